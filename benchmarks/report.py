@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from suffolk.benchmarks.folder import make_folder
 from suffolk.datastore.errors import Unsupported
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.version import __version__
 
 INSTALL = "pip install 'suffolk[bench]'"

@@ -17,10 +17,10 @@ from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.build_index.progress import SilentProgress, WorkProgress, segment_progress
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
-from suffolk.datastore.deletions import Deleted
 from suffolk.datastore.documents import DocumentTableWriter, Origin
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
+from suffolk.datastore.open_segment import Deleted
 from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
 
 

@@ -12,9 +12,9 @@ from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.deletions import deleted_place, deletion_metadata
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.manifest import read_manifest
+from suffolk.datastore.open_segment import deleted_place, deletion_metadata
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
 

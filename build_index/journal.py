@@ -15,7 +15,8 @@ from suffolk.build_index.proof import Proof
 from suffolk.build_index.skipped import BuildCounts
 from suffolk.build_index.workspace import Workspace, disk_error
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import Manifest, write_atomically
+from suffolk.datastore.files import write_atomically
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 3

@@ -17,7 +17,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.parquet_values import Columns, plain_rows
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.paths import name_text
+from suffolk.datastore.files import name_text
 from suffolk.datastore.remote_files import open_url
 
 IDS_COLUMN = "input_ids"

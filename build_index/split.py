@@ -12,11 +12,11 @@ from pathlib import Path
 
 from suffolk.build_index.workspace import check_new_folder, disk_error
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.files import fsync_directory
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     SEGMENTS_NAME,
     Manifest,
-    fsync_directory,
     publish,
     read_manifest,
     tokenizer_name,

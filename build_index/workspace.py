@@ -21,21 +21,19 @@ from suffolk.datastore.errors import (
     Unavailable,
 )
 from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.files import fsync_directory, refuse_dangling, write_atomically
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
     SEGMENTS_NAME,
     TOKENIZER_PATTERN,
     Manifest,
-    fsync_directory,
     publish,
     read_manifest,
     tokenizer_name,
-    write_atomically,
     writer_lock,
 )
 from suffolk.datastore.open_segment import open_segment
-from suffolk.datastore.paths import refuse_dangling
 from suffolk.datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.settings import ABOVE_0, Within, check_fields, from_json, read_object
 
 FORMAT = 1

@@ -13,13 +13,11 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
-from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
-from suffolk.datastore.documents import Document, Origin
+from suffolk.datastore.documents import Document, Occurrence, Origin
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
-from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.open_segment import OpenSegment, open_segment
+from suffolk.datastore.open_segment import Deleted, OpenSegment, deleted_place, open_segment, read_deleted
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import read_stored_tokenizer
 
@@ -216,7 +214,7 @@ class Datastore(Retriever):
         return live, deletions
 
     def deletion_origins(self) -> Iterator[Origin]:
-        """Yield the origins of the documents in deletion segments (``suffolk.datastore.deletions.deleted_place``).
+        """Yield the origins of the documents in deletion segments (``suffolk.datastore.open_segment.deleted_place``).
 
         Raises:
             Corruption: a document table is damaged.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import zstandard
 
 from suffolk.datastore.arguments import is_list
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, damaged
-from suffolk.datastore.paths import name_text
+from suffolk.datastore.files import name_text
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
@@ -249,3 +249,27 @@ def _refuse_constant(name: str) -> None:
 
 def _short(value: object) -> str:
     return f"a text of {len(value)} characters" if isinstance(value, str) and value else repr(value)[:80]
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An occurrence of a pattern.
+
+    Attributes:
+        segment: name of the segment; empty for a document in the memory of a live datastore.
+        document: index of the document in the segment; in memory, its number.
+        offset: token offset of the pattern in the document.
+        source, metadata: origin of the document; see ``suffolk.datastore.documents.Origin``.
+        tokens: uint32[m], the pattern and the tokens after it, up to the document's end.
+        before: uint32[k], the tokens before the pattern, from the document's beginning on.
+        datastore: name of the datastore that holds the document.
+    """
+
+    segment: str
+    document: int
+    offset: int
+    source: str | None
+    metadata: Metadata
+    tokens: npt.NDArray[np.uint32]
+    before: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    datastore: str = ""

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 Change = Literal["none", "unknown"]
+WORKER = ("torch", "transformers", "safetensors")
+_CLUSTERS = ("ray", "aiohttp")
 
 
 class Field(str):
@@ -106,3 +108,12 @@ def damaged(path: object, problem: str) -> Corruption:
 
 ALL_ERRORS = tuple(SuffolkError.__subclasses__())
 """Every class of error above."""
+
+
+def missing_extra(error: ImportError) -> Unsupported | None:
+    """The error for a missing package of the extras ``worker`` and ``ray``; None if another module is missing."""
+    package = (error.name or "").partition(".")[0]
+    if package not in WORKER + _CLUSTERS:
+        return None
+    users, extra = ("models", "worker") if package in WORKER else ("clusters", "ray")
+    return Unsupported(f"{package} is not installed, and {users} need it; pip install 'suffolk[{extra}]'")

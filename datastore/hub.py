@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, NotFound
-from suffolk.datastore.paths import expand
+from suffolk.datastore.files import expand
 
 ADAPTER_FILE = "adapter_config.json"
 TIMEOUT_S = 10.0

@@ -8,7 +8,6 @@ manifest is replaced by one rename: a crash at any time leaves the old manifest 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -28,7 +27,7 @@ from suffolk.datastore.errors import (
     Unsupported,
     damaged,
 )
-from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.files import fsync_directory, write_atomically
 from suffolk.datastore.segment import SegmentEntry
 
 MANIFEST_NAME = "MANIFEST"
@@ -51,7 +50,7 @@ class Manifest:
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: time of publication, in ISO 8601, UTC.
         settings: the settings of the build, for information only; no code reads them.
-        deletions: segments that hold the deleted documents of the live segments (datastore/deletions.py).
+        deletions: segments that hold the deleted documents of the live segments (datastore/open_segment.py).
         live_sequence: the last sequence number that a live store wrote to segments (serving/store/live_store); 0 if there is none.
             All documents up to this number are in the segments, except those of groups and deleted ones.
     """
@@ -159,52 +158,6 @@ def publish(store: Path, manifest: Manifest) -> None:
         )
     fsync_directory(store / SEGMENTS_NAME)
     write_atomically(store / MANIFEST_NAME, content)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
-
-    Raises:
-        ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.
-        PermissionDenied: the folder cannot be written to.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            failpoint(f"{path.name}.created")
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        failpoint(f"{path.name}.written")
-        os.replace(temporary, path)
-        failpoint(f"{path.name}.renamed")
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
-        raise ResourceExhausted(
-            f"{path} cannot be written: {error.strerror}; free disk space or choose another folder"
-        ) from error
-    fsync_directory(path.parent)
-
-
-def fsync_directory(path: Path) -> None:
-    """Sync the directory entries of a folder to the disk.
-
-    Raises:
-        ResourceExhausted: the sync failed. A power cut may then restore the old entries.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise ResourceExhausted(
-            f"{path}: its names cannot be synced to the disk ({error.strerror}); check the disk, and run the command again"
-        ) from error
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, check_scope
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
 
 Name = TypeVar("Name", str, int)

@@ -1,8 +1,12 @@
-"""A segment of a datastore, mapped into memory."""
+"""A segment of a datastore, mapped into memory, and the list of deleted documents in deletion segments.
+
+A deletion segment holds the tokens of deleted documents; searches subtract its counts. Its document table names the live segment
+and the index of each deleted document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
-from suffolk.datastore.documents import DocumentTable, Origin
+from suffolk.datastore.documents import DocumentTable, Metadata, Occurrence, Origin
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, damaged
 from suffolk.datastore.manifest import Manifest
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.segment import SegmentEntry
+
+Deleted = Mapping[str, npt.NDArray[np.uint32]]
+"""Name of a live segment -> the indices of its deleted documents, in rising order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +97,38 @@ def open_segment(
         problem = "is not the segment that the manifest lists: its sizes, checksum, vocabulary or tokenizer differ"
         raise damaged(path, problem)
     return OpenSegment(segment, entry)
+
+
+def deletion_metadata(segment: str, document: int) -> Metadata:
+    """The entry of document ``document`` of ``segment`` in the table of a deletion segment."""
+    return {"segment": segment, "document": document}
+
+
+def deleted_place(origin: Origin) -> tuple[str, int]:
+    """The live segment and the document index that an entry of a deletion segment names. The document may not exist.
+
+    Raises:
+        Corruption: the entry does not name a segment and a document index.
+    """
+    segment, document = origin.metadata.get("segment"), origin.metadata.get("document")
+    if not isinstance(segment, str) or not isinstance(document, int):
+        raise damaged("a deletion segment", f"names document {document!r} of segment {segment!r}")
+    return segment, document
+
+
+def read_deleted(entries: Sequence[SegmentEntry], origins: Iterable[Origin]) -> Deleted:
+    """The deleted documents of the live segments ``entries``; the array of a segment may be empty.
+
+    Raises:
+        Corruption: an origin names a document that does not exist, or two origins name the same document.
+    """
+    sizes = {entry.name: entry.documents for entry in entries}
+    found: dict[str, set[int]] = {name: set() for name in sizes}
+    for origin in origins:
+        segment, document = deleted_place(origin)
+        if not 0 <= document < sizes.get(segment, 0):
+            raise damaged("a deletion segment", f"names document {document} of {segment}, which does not exist")
+        if document in found[segment]:
+            raise damaged("a deletion segment", f"names document {document} of {segment} a second time")
+        found[segment].add(document)
+    return {name: np.array(sorted(documents), np.uint32) for name, documents in found.items()}

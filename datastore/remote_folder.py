@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.file_systems import open_file_system, storage_errors
-from suffolk.datastore.manifest import fsync_directory
+from suffolk.datastore.files import fsync_directory
 
 COPY_BYTES = 4 << 20
 UPLOAD_OPTIONS: dict[str, dict[str, int]] = {"s3": {"chunksize": 8 << 20, "max_concurrency": 4}}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +24,9 @@ from suffolk.datastore.context_query import (
     StoreGroups,
     Tokens,
 )
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.occurrence import Occurrence
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -297,3 +298,19 @@ class Retriever(Protocol):
         if tokenizer is None:
             raise NotFound(f"datastore {self.name} was built from token ids and has no tokenizer; pass token ids")
         return tokenizer
+
+
+@runtime_checkable
+class AsyncRetriever(Retriever, Protocol):
+    """A retriever with asynchronous calls: a client of one or several draft services.
+
+    Attributes:
+        healthy: whether the last finished call succeeded.
+    """
+
+    @property
+    def healthy(self) -> bool: ...
+
+    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
+        """As ``find_drafts``, but without waiting. The future ends in bounded time, with the answer or an error."""
+        ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -13,6 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from suffolk.datastore.checks import check_keys, listed, number, text, whole_number
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 T = TypeVar("T")
 
@@ -154,3 +160,9 @@ def _read(hint: Any, value: Any, name: str) -> Any:
         return value
     items, of = listed(name, value, "values"), get_args(kind)[0]
     return tuple(_read(of, each, f"{name}[{place}]") for place, each in enumerate(items))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table that ``text`` holds. Raises ValueError if it is no TOML."""
+    table: dict[str, Any] = tomllib.loads(text)
+    return table

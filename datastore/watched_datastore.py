@@ -11,11 +11,11 @@ from tokenizers import Tokenizer
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable, Unsupported
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 
 

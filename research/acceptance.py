@@ -26,7 +26,7 @@ from suffolk.benchmarks.decode.setup import (
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.errors import SuffolkError
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.request import Request

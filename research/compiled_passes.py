@@ -20,7 +20,7 @@ from torch._dynamo.utils import counters
 
 from research.command import check_timing, command_parser, cpu_clock, run_command
 from suffolk.benchmarks.report import describe_machine
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.passes import Passes

@@ -16,7 +16,7 @@ import torch
 
 from research.command import check_timing, command_parser, cpu_clock, run_command
 from research.some_passes import binary_tree, filled_cache
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model.same_bits import kernel_lines, kernels
 from suffolk.serving.decoding.engine.model.target import Target

@@ -24,9 +24,9 @@ from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.manifest import read_manifest
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 from suffolk.serving.net.admission import TokenBucket
+from suffolk.serving.open_store import connect_any
 
 DEADLINE = 5.0
 SLOW_MS, SLOW_SHARE = 20.0, 0.05

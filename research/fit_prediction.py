@@ -22,7 +22,7 @@ from research.fit_priors import RIDGE, fit_source
 from research.prior_evidence import gather
 from suffolk.benchmarks.report import commit
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.decoding.drafters.retrieval.prediction import PRIOR, PredictionDrafter

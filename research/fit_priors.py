@@ -25,7 +25,7 @@ from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.calibration.reliability import Reliability

@@ -27,7 +27,7 @@ from research.command import command_parser, run_command
 from research.gpu_tables import Results, page
 from suffolk.benchmarks.report import describe_machine
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.json_file import write_json, write_text
+from suffolk.datastore.files import write_json, write_text
 from suffolk.serving.decoding.engine.model.passes import KINDS
 
 PARTS = ("passes", "decode")

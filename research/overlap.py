@@ -24,7 +24,7 @@ from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import load_tokenizer
 

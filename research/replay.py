@@ -28,7 +28,7 @@ from suffolk.benchmarks.parts import exit_code, keep, stop_lines
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.report import describe_machine
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs

@@ -20,7 +20,7 @@ import torch
 from research.command import command_parser, run_command
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.same_bits import EXACT

@@ -28,7 +28,7 @@ from suffolk.benchmarks.processes import grown_memory, resident_memory
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, NotFound
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.replay.read import read_recordings

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from research.command import check_timing, command_parser, cpu_clock, run_command
 from suffolk.benchmarks.report import describe_machine
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model.int8_linear import compress, round_weights
 from suffolk.serving.decoding.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm

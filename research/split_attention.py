@@ -12,7 +12,7 @@ import torch
 
 from research.command import check_timing, command_parser, cpu_clock, run_command
 from research.some_passes import binary_tree, filled_cache
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model import tree_attention
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache

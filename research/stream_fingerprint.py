@@ -26,7 +26,7 @@ from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.worker.call import StepJoiner

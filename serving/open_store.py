@@ -10,9 +10,8 @@ from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, PermissionDenied, SuffolkError
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.net.identity import Role
-from suffolk.serving.net.url import is_remote, is_url
+from suffolk.serving.net.url import is_remote, is_url, names_several
 
 if TYPE_CHECKING:
     from suffolk.serving.clients.fanout.datastore import FanoutDatastore
@@ -99,3 +98,20 @@ def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) 
         return MirroredDatastore(url, cache, residency)
     pull(url, cache)
     return open_datastore(cache, residency)
+
+
+if TYPE_CHECKING:
+    from suffolk.serving.clients.fanout.datastore import FanoutDatastore
+    from suffolk.serving.clients.remote_datastore import RemoteDatastore
+
+
+def connect_any(address: str, deadline: float | None = None) -> RemoteDatastore | FanoutDatastore:
+    """A client of the datastore behind a URL or a topology file. Arguments and errors as ``connect`` and ``connect_several``."""
+    if names_several(address):
+        # imports gRPC, which local stores do not need
+        from suffolk.serving.clients.fanout.datastore import connect_several
+
+        return connect_several(address, deadline)
+    from suffolk.serving.clients.remote_datastore import connect
+
+    return connect(address, deadline)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from suffolk.datastore.context import ContextIndex as ContextIndex
     from suffolk.datastore.datastore import Datastore as Datastore
     from suffolk.datastore.documents import Document as Document
+    from suffolk.datastore.documents import Occurrence as Occurrence
     from suffolk.datastore.draft_tree import DraftTree as DraftTree
     from suffolk.datastore.errors import Corruption as Corruption
     from suffolk.datastore.errors import DeadlineExceeded as DeadlineExceeded
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
     from suffolk.datastore.errors import SuffolkError as SuffolkError
     from suffolk.datastore.errors import Unavailable as Unavailable
     from suffolk.datastore.errors import Unsupported as Unsupported
-    from suffolk.datastore.occurrence import Occurrence as Occurrence
     from suffolk.datastore.retriever import Match as Match
     from suffolk.datastore.retriever import Retriever as Retriever
     from suffolk.datastore.version import __version__ as __version__
@@ -111,11 +111,10 @@ _MODULES = {
     "suffolk.build_index.options": "BuildOptions",
     "suffolk.datastore.context": "ContextIndex",
     "suffolk.datastore.datastore": "Datastore",
-    "suffolk.datastore.documents": "Document",
+    "suffolk.datastore.documents": "Document Occurrence",
     "suffolk.datastore.draft_tree": "DraftTree",
     "suffolk.datastore.errors": "Corruption DeadlineExceeded Internal InvalidArgument NotFound PermissionDenied "
     "ResourceExhausted SuffolkError Unavailable Unsupported",
-    "suffolk.datastore.occurrence": "Occurrence",
     "suffolk.datastore.retriever": "Match Retriever",
     "suffolk.datastore.version": "__version__",
     "suffolk.datastore.watched_datastore": "WatchedDatastore",
@@ -154,7 +153,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(_MODULE_OF[name]), name)
     except ModuleNotFoundError as error:
-        from suffolk.datastore.extras import missing_extra
+        from suffolk.datastore.errors import missing_extra
 
         raise missing_extra(error) or error from error
 
@@ -199,7 +198,7 @@ def open(
 
     Args:
         path_or_url: a folder, a URL (``suffolk.serving.net.url``), or the address of several servers
-            (``suffolk.serving.clients.fanout.address``).
+            (``suffolk.serving.clients.fanout.topology``).
         residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not for
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.

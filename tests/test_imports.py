@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.cli.options.config_file import tomllib
+from suffolk.datastore.settings import parse_toml
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
@@ -64,7 +64,7 @@ def test_no_imports_go_in_a_circle() -> None:
 
 def test_every_imported_package_is_named_in_pyproject() -> None:
     """Not only brought by another one, which may drop it. Packages that are not installed are not checked."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = parse_toml((ROOT / "pyproject.toml").read_text())
     groups = [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
     lines = [*project["project"]["dependencies"], *project["build-system"]["requires"], *chain(*groups)]
     named = {_plain(re.split(r"[^\w.-]", line)[0]) for line in lines} | {

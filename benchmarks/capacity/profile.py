@@ -30,7 +30,7 @@ from suffolk.capacity.need import amount
 from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.manifest import SEGMENTS_NAME
 
 CONTEXTS = 512

@@ -17,7 +17,6 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.drafters.registry import find
@@ -27,6 +26,7 @@ from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, 
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
+from suffolk.serving.open_store import connect_any
 
 Encoded: TypeAlias = list[tuple[Prompt, list[int]]]
 """Prompts and their token ids."""

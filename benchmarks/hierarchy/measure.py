@@ -12,7 +12,7 @@ import numpy as np
 
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, read_stacks, wanted_levels
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
 from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack

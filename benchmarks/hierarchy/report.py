@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions
 from suffolk.build_index.report import count
-from suffolk.datastore.printable import printable
+from suffolk.datastore.files import printable
 from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest
 
 if TYPE_CHECKING:

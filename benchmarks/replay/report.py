@@ -11,8 +11,7 @@ from suffolk.benchmarks.parts import Stop
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.replay.verdict import judge
 from suffolk.build_index.report import count
-from suffolk.datastore.json_file import write_json
-from suffolk.datastore.printable import printable
+from suffolk.datastore.files import printable, write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.version import __version__
 from suffolk.serving.decoding.replay.recording import Recording

@@ -6,5 +6,5 @@ texts in the background. They know a server's messages, and nothing of how it wo
 Threads: clients are thread-safe. A call to several servers waits in the thread of its caller; prefetched drafts run in a pool, and
 another thread probes the servers. No draft or lookup outlives its deadline.
 
-Begin with ``connect.py``.
+Begin with ``remote_datastore.py`` and ``fanout/datastore.py``.
 """

@@ -18,10 +18,10 @@ from tokenizers import Tokenizer
 from suffolk.datastore import limits
 from suffolk.datastore.arguments import check_deadline
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
 from suffolk.datastore.merged import merged_info
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match
 from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.clients.breaker import CircuitBreaker

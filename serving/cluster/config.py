@@ -1,9 +1,9 @@
-"""The settings of a cluster, from a YAML or TOML file."""
+"""The settings of a cluster, from a YAML or TOML file. Imports no Ray: they are checked before it starts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,13 +13,18 @@ import yaml
 from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.settings import Within, check_fields, from_json
-from suffolk.datastore.toml import tomllib
+from suffolk.datastore.settings import Within, check_fields, from_json, parse_toml
 from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
-from suffolk.serving.cluster.front_rules import front_rules
-from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
-from suffolk.serving.cluster.published_config import Source, check_published
 from suffolk.serving.cluster.server_client import ServerClient
+from suffolk.serving.cluster.store_config import (
+    LIVE_OPTIONS,
+    LiveConfig,
+    Source,
+    check_live,
+    check_published,
+    check_remember,
+)
+from suffolk.serving.net.config import HostRules, ServerConfig
 from suffolk.serving.net.endpoint import Endpoint
 
 Count = Annotated[int, Within(0, 1024)]
@@ -214,7 +219,7 @@ def read_config(path: str | Path) -> ClusterConfig:
         content = Path(path).read_bytes()
     except OSError as error:
         raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML or TOML file") from error
-    form, parse = ("TOML", tomllib.loads) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)
+    form, parse = ("TOML", parse_toml) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)
     try:
         values = parse(content.decode("utf-8-sig"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # bytes or values that cannot be read
@@ -244,3 +249,43 @@ def _check_options(options: Mapping[str, Any], of: str, more: Sequence[str] = ()
         values = value if isinstance(value, list) else [value]
         if not all(isinstance(each, bool | int | float | str) for each in values):
             raise InvalidArgument(f"options of {of}: {name} is {value!r}; it must be a value or a list of values")
+
+
+def option_words(options: Mapping[str, Any]) -> Iterator[str]:
+    """The words that give ``options`` to ``suffolk serve`` or ``suffolk worker``."""
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [value]:
+            text = str(each).lower() if isinstance(each, bool) else str(each)
+            yield f"--set={name.replace('-', '_')}={text}"
+
+
+def front_rules(front: Endpoint, options: Mapping[str, Any]) -> HostRules:
+    """Which requests of browsers the front answers. ``options``: those of the workers.
+
+    Raises:
+        InvalidArgument: other machines can reach the front, and neither ``access`` nor ``insecure`` is among the options; or
+            a host in ``allowed_host`` is malformed.
+    """
+    given = {name.replace("-", "_"): value for name, value in options.items()}
+    access, insecure = given.get("access"), str(given.get("insecure")).lower() == "true"
+    if not (front.is_private() or access or insecure):
+        raise InvalidArgument(
+            f"host of front: {front} would answer every machine that can reach it; give access or insecure in options of "
+            "workers, or use 127.0.0.1"
+        )
+    loopback = Endpoint("127.0.0.1")
+    server = ServerConfig(
+        (loopback,),
+        http=front,
+        access=Path(str(access)) if access else None,
+        insecure=True,  # decided above: the front has no TLS
+        allowed_hosts=_texts(given.get("allowed_host")),
+    )
+    return server.host_rules(_texts(given.get("cors_origin")))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """The values of an option that may be given several times."""
+    if value is None:
+        return ()
+    return tuple(str(each) for each in value) if isinstance(value, list) else (str(value),)

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 
 from suffolk.build_index.on_ray.nodes import alive_nodes
-from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.files import write_atomically
 from suffolk.datastore.settings import from_json
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig

@@ -18,10 +18,9 @@ from ray.serve.schema import ApplicationStatus
 from starlette.applications import Starlette
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
-from suffolk.serving.cluster.config import ClusterConfig, FrontConfig
+from suffolk.serving.cluster.config import ClusterConfig, FrontConfig, front_rules
 from suffolk.serving.cluster.controller import CONTROLLER, namespace_of
 from suffolk.serving.cluster.front import front_app
-from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.node import HEAD
 from suffolk.serving.net.endpoint import Endpoint, check_free
 

@@ -10,8 +10,7 @@ from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.node import node_folder
-from suffolk.serving.cluster.replica_words import replica_words, require_register
-from suffolk.serving.cluster.shards import shards_at
+from suffolk.serving.cluster.shards import replica_words, require_register, shards_at
 from suffolk.serving.net.endpoint import Endpoint
 from suffolk.serving.store.replication.servicer import MAX_FOLLOWERS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import ray
 from suffolk.build_index.on_ray.failures import Lost
 from suffolk.build_index.on_ray.nodes import RayNode, alive_nodes, ask_nodes
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
-from suffolk.serving.cluster.live_files import LiveFiles, find_live_files
+from suffolk.serving.store.live_store.identity import has_log, is_live
 
 LEAST_FREE_BYTES = 64 << 20
 """Free bytes that the cluster's folder needs on each node, for logs and the topology file."""
@@ -74,3 +75,26 @@ def _check(folder: Path, live: Collection[str]) -> tuple[str, int, LiveFiles]:
         return problem, shutil.disk_usage(folder).free, find_live_files(folder, live)
     except OSError as error:
         return f"cannot be made or read ({error.strerror})", 0, LiveFiles()
+
+
+@dataclass(frozen=True)
+class LiveFiles:
+    """Live stores on a node, and the shards of such: NAME, or NAME@NUMBER-of-TOTAL.
+
+    Attributes:
+        found: those that have a folder.
+        with_documents: those of them to which documents were appended.
+    """
+
+    found: frozenset[str] = frozenset()
+    with_documents: frozenset[str] = frozenset()
+
+
+def find_live_files(folder: Path, stores: Collection[str]) -> LiveFiles:
+    """The files of ``stores``. ``folder``: the node's part of the cluster's folder."""
+    live = folder / "live"
+    places = [path for name in stores for path in (live / name, *live.glob(f"{name}@*-of-*")) if is_live(path)]
+    return LiveFiles(
+        frozenset(str(path.relative_to(live)) for path in places),
+        frozenset(str(path.relative_to(live)) for path in places if has_log(path)),
+    )

@@ -10,11 +10,10 @@ from itertools import chain, count
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig
-from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.live_copies import MAX_COPIES
-from suffolk.serving.cluster.live_files import LiveFiles
-from suffolk.serving.cluster.replica_words import require_register
-from suffolk.serving.cluster.shards import ClusterShard, shards_of
+from suffolk.serving.cluster.node import LiveFiles
+from suffolk.serving.cluster.shards import ClusterShard, require_register, shards_of
+from suffolk.serving.cluster.store_config import LiveConfig
 from suffolk.serving.net.endpoint import Endpoint
 
 Placement = Mapping[str, Mapping[str, str]]

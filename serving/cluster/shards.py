@@ -1,4 +1,4 @@
-"""The shards of datastores. Each has servers of its own, one on each node with a copy."""
+"""The shards of datastores. Each has servers of its own, one on each node with a copy, which find each other by their options."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from suffolk.build_index.on_ray.nodes import RayNode
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
-from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.node import node_folder
-from suffolk.serving.cluster.published_config import sources_of
-from suffolk.serving.cluster.replica_words import replica_words
+from suffolk.serving.cluster.store_config import LiveConfig, sources_of
 
 
 @dataclass(frozen=True)
@@ -72,3 +71,22 @@ def shard_words(config: ClusterConfig, shard: ClusterShard, node: RayNode) -> It
     yield f"--live-tokenizer={shard.live.tokenizer}"
     yield f"--copies={shard.live.copies}"
     yield from replica_words(stores, stores.shards_at[shard.key], node, shard.key)
+
+
+def require_register(stores: StoresConfig, copies: int) -> None:
+    """Raises InvalidArgument: live stores have several copies, and there is no place for a register."""
+    if copies > 1 and not stores.register_url:
+        raise InvalidArgument(
+            f"register of stores is missing, and live stores have {copies} copies; give the URL of a folder in storage, such as "
+            "s3://BUCKET/register, or of etcd"
+        )
+
+
+def replica_words(stores: StoresConfig, copies: Mapping[str, str], node: RayNode, shard: str = "") -> Iterator[str]:
+    """The options of the server on ``node`` of those with ``copies``, node -> HOST:PORT. None for a single server.
+
+    ``shard``: the key of the shard of the store, if it has several.
+    """
+    if len(copies) > 1:
+        yield f"--register={stores.register_url.rstrip('/')}{shard and '/'}{shard}"
+        yield from (f"--peer={stores.url(address)}" for other, address in copies.items() if other != node.name)

@@ -11,15 +11,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import DEFAULT_MAX_NODES
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.clients.breaker import CircuitBreaker
-from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
@@ -38,7 +36,7 @@ from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
-from suffolk.serving.open_store import open_appendable
+from suffolk.serving.open_store import connect_any, open_appendable
 
 Result = TypeVar("Result")
 _NODES = 2

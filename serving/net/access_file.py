@@ -31,8 +31,8 @@ from typing import Any
 
 from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
-from suffolk.datastore.manifest import write_atomically
-from suffolk.datastore.toml import tomllib
+from suffolk.datastore.files import write_atomically
+from suffolk.datastore.settings import parse_toml
 from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role
 from suffolk.serving.net.quota import TenantQuota
 from suffolk.serving.net.url import NAME
@@ -82,8 +82,8 @@ class AccessRules:
 def parse_rules(text: str, label: str) -> AccessRules:
     """The rules in the text of a file. Raises InvalidArgument. ``label``: begins its message."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except ValueError as error:
         raise InvalidArgument(f"{label}: no TOML: {error}; mend that line") from None
     check_keys(label, document, list(_KEYS))
     tokens: dict[str, TokenEntry] = {}
@@ -209,7 +209,7 @@ def remove_token(path: Path, name_or_id: str) -> None:
 
 
 def _is_token(block: str, number: str) -> bool:
-    found = tomllib.loads(block).get("token")
+    found = parse_toml(block).get("token")
     return isinstance(found, list) and found[0].get("id") == number
 
 

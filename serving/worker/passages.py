@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.errors import SuffolkError
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import known_end
 

@@ -34,7 +34,7 @@ from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.push import push_facts
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.paths import name_text
+from suffolk.datastore.files import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.datastore.settings import Within
 from suffolk.serving.store.storage.build import build_at

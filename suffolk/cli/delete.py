@@ -30,7 +30,7 @@ from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.appendable import LiveDeletion, LiveStats
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.paths import name_text
+from suffolk.datastore.files import name_text
 from suffolk.serving.net.url import is_url
 from suffolk.serving.store.live_store.identity import has_log, published
 from suffolk.serving.store.live_store.settings import LiveSettings

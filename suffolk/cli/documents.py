@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from suffolk.datastore.datastore import Datastore
-from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.printable import printable
+from suffolk.datastore.documents import Occurrence
+from suffolk.datastore.files import printable
 
 FORMS = "FILE of a text file, FILE:LINE of a record, or FILE#ID if the datastore was built with --id-field"
 

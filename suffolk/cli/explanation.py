@@ -13,7 +13,7 @@ from suffolk.cli.documents import document_id
 from suffolk.cli.source_colours import Colours, legend, paint
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.errors import PermissionDenied, Unsupported
-from suffolk.datastore.printable import printable
+from suffolk.datastore.files import printable
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.registry import source_name

@@ -25,7 +25,7 @@ from suffolk.cli.source_colours import Colours
 from suffolk.cli.source_table import print_sources
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation

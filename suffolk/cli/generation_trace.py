@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.draft_tree import RETRIEVED
-from suffolk.datastore.json_file import write_text
+from suffolk.datastore.files import write_text
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.engine.loop.step import Step, StepTrace
 from suffolk.serving.net.playground.pages import report_page

@@ -14,7 +14,7 @@ from suffolk.cli.documents import example_id
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.cli.unpublished import unpublished_note
-from suffolk.datastore.printable import printable
+from suffolk.datastore.files import printable
 
 EXAMPLES = """
 suffolk info STORE

@@ -22,9 +22,9 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
+from suffolk.serving.open_store import connect_any
 
 
 def run(options: Options) -> int:

@@ -9,11 +9,11 @@ from suffolk.build_index.report import count
 from suffolk.cli.documents import document_id
 from suffolk.cli.lookup_options import Options
 from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import NotFound, PermissionDenied, Unsupported
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import MAX_NODES, Retriever
-from suffolk.datastore.token_texts import node_texts, token_texts, window_texts
+from suffolk.datastore.tokenizer import node_texts, token_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
 
 BEFORE = 8

@@ -15,8 +15,7 @@ from suffolk.cli.commands import command_module, overview, split_command
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
-from suffolk.datastore.errors import SuffolkError
-from suffolk.datastore.extras import missing_extra
+from suffolk.datastore.errors import SuffolkError, missing_extra
 from suffolk.datastore.version import __version__
 
 

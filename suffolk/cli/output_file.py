@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
-from suffolk.datastore.json_file import is_device
-from suffolk.datastore.paths import refuse_dangling
+from suffolk.datastore.files import is_device, refuse_dangling
 
 
 def require_folder(option: str, file: Path | None) -> None:

@@ -14,10 +14,10 @@ from suffolk.build_index.delete import delete
 from suffolk.build_index.options import BuildOptions
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.deletions import deletion_metadata
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.manifest import publish, read_manifest
+from suffolk.datastore.open_segment import deletion_metadata
 from suffolk.datastore.segment import write_segment
 from tests.support.building import make_texts, tokenize, write_jsonl, write_tokenizer
 from tests.support.stores import make_store, separated

@@ -15,7 +15,7 @@ from pyarrow import parquet
 import suffolk
 from suffolk.cli.main import main
 from suffolk.datastore.errors import NotFound
-from suffolk.datastore.paths import name_text
+from suffolk.datastore.files import name_text
 from tests.support.building import read_documents, tokenizer_json
 
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}

@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.cli.output_file import plot_beside, require_folder
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
-from suffolk.datastore.json_file import write_json
+from suffolk.datastore.files import write_json
 
 
 def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import suffolk
-from suffolk.cli.options.config_file import tomllib
+from suffolk.datastore.settings import parse_toml
 from tests.support.stores import make_word_store
 from tests.support.tiny_models import save_tiny
 
@@ -40,7 +40,7 @@ runpy.run_module("suffolk", run_name="__main__")
 def test_the_entry_of_the_command_imports_no_other_package() -> None:
     code = "import sys, suffolk.__main__; sys.exit(any(name in sys.modules for name in ('numpy', 'suffolk.datastore')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    scripts = parse_toml((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"suffolk": "suffolk.__main__:main"}
 
 

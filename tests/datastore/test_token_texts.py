@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.token_texts import node_texts, token_texts, window_texts
+from suffolk.datastore.tokenizer import node_texts, token_texts, window_texts
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.stores import byte_tokenizer
 

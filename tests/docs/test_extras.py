@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from suffolk.datastore.settings import parse_toml
 
-tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+EXTRAS = set(parse_toml((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 NOT_LISTED = {"dev", "docs"}  # for work on Suffolk itself
 FOLDERS = ("datastore", "build_index", "serving", "capacity", "benchmarks", "suffolk/cli", "docs", "hub", "deploy")
 

@@ -22,7 +22,7 @@ from research.cluster_load import Load
 from research.local_ray import LocalRay, local_ray
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.clients.fanout.placement import shard_of
+from suffolk.serving.clients.fanout.topology import shard_of
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
 from tests.support.certificates import make_certificates, needs_openssl

@@ -19,9 +19,9 @@ from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
 from suffolk.datastore.documents import Document
 from suffolk.serving.store.live_store import writer
-from suffolk.serving.store.live_store.clock import StoreClock
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store, open_live_store
+from suffolk.serving.store.live_store.times import StoreClock
 from tests.support import oracle
 from tests.support.examples import examples
 from tests.support.live_store_model import Clocks, Kept, StoreModel

@@ -18,7 +18,6 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Corruption, ResourceExhausted, SuffolkError
 from suffolk.datastore.query import parse_query
 from suffolk.serving.store.live_store.batch import make_batch
-from suffolk.serving.store.live_store.clock import StoreClock
 from suffolk.serving.store.live_store.contents import live_pages, select
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import ALWAYS, NONE
@@ -26,6 +25,7 @@ from suffolk.serving.store.live_store.log_file import HEADER_BYTES
 from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.record import encode
 from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.times import StoreClock
 from suffolk.serving.store.live_store.writer import LiveWriter
 from suffolk.serving.store.replication.feed import Feed, Subscription
 from suffolk.serving.store.replication.follower import TICK_SECONDS, Leader

@@ -22,7 +22,7 @@ import numpy as np
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import NotFound
-from suffolk.serving.store.live_store import removed_text, writer
+from suffolk.serving.store.live_store import times, writer
 from suffolk.serving.store.live_store.check_log import check_log
 from suffolk.serving.store.live_store.contents import live_pages
 from suffolk.serving.store.live_store.identity import is_free
@@ -78,7 +78,7 @@ def work(arguments: Sequence[str]) -> int:
     """The killed process: ``STORE JOURNALS SEED CHANGES MODE``."""
     path, folder, seed, changes, mode = Path(arguments[0]), Path(arguments[1]), *arguments[2:]
     writer.CHECKPOINT_BYTES = 1 << 12
-    removed_text.DELETED_SECONDS = 0.1
+    times.DELETED_SECONDS = 0.1
     chosen = MODES[mode]
     store = (
         create_live_store(path, vocab_size=VOCABULARY, settings=chosen)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from suffolk.datastore.extras import WORKER
+from suffolk.datastore.errors import WORKER
 from tests.support.building import ROOT
 
 BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({WORKER!r})); "

@@ -31,9 +31,9 @@ from suffolk.datastore.errors import (
     Unsupported,
 )
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore, open_servers
-from suffolk.serving.clients.fanout.placement import shard_of
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.servers import Servers
+from suffolk.serving.clients.fanout.topology import shard_of
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.net.url import tenant_of
 

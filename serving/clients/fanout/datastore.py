@@ -12,16 +12,15 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.arguments import check_deadline
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.merged import merged_info, shared_limit
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.clients.fanout.address import parse_address
-from suffolk.serving.clients.fanout.placement import shard_of
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.servers import Servers
 from suffolk.serving.clients.fanout.shards import ShardCall
+from suffolk.serving.clients.fanout.topology import parse_address, shard_of
 from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, MAX_DEADLINE, PREFETCH_DEADLINE, RemoteDatastore
 from suffolk.serving.net.url import tenant_of
 
@@ -31,7 +30,7 @@ _THREADS = 4
 
 
 def connect_several(name: str, deadline: float | None = None) -> FanoutDatastore:
-    """Open the datastore at an address with several servers (``address.py``).
+    """Open the datastore at an address with several servers (``topology.py``).
 
     Args:
         deadline: seconds that a draft or lookup may take; None uses the address's deadline, else DEFAULT_DEADLINE.

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.serving.clients.fanout.address import Address
 from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
-from suffolk.serving.clients.fanout.topology import ReplicaAddress, Topology, read_topology
+from suffolk.serving.clients.fanout.topology import Address, ReplicaAddress, Topology, read_topology
 from suffolk.serving.clients.remote_datastore import INFO_DEADLINE, TOKENIZER_DEADLINE
 
 UPKEEP_SECONDS = 1.0

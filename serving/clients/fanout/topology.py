@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from codecs import BOM_UTF8
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from suffolk.build_index.split import MAX_SHARDS
+from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.limits import MAX_NAME
-from suffolk.serving.net.url import parse_url
+from suffolk.serving.net.url import is_topology_file, parse_deadline, parse_url
 
 MAX_REPLICAS = 64
 """Replicas of one shard."""
 _STRICT = ConfigDict(extra="forbid", frozen=True)
+_OPTIONS = ("zone", "deadline_ms")
 
 
 class ReplicaAddress(BaseModel):
@@ -106,3 +111,50 @@ def _validated(content: bytes | dict[str, object], source: str) -> Topology:
             f"{source}: {place}: {first['msg']}; the form is "
             '{"shards": [{"replicas": [{"url": "grpc://HOST:PORT/NAME", "zone": "ZONE"}]}]}'
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A parsed address.
+
+    Attributes:
+        topology: the servers.
+        file: the file that lists them; None for a URL.
+        zone: the caller's zone; empty: none.
+        deadline: seconds that a draft or lookup may take; None if the address does not set it.
+    """
+
+    topology: Topology
+    file: Path | None = None
+    zone: str = ""
+    deadline: float | None = None
+
+
+def parse_address(name: str) -> Address:
+    """Parse an address with several servers.
+
+    Raises:
+        InvalidArgument: it is malformed; see ``check_topology``.
+        NotFound: the topology file cannot be read.
+    """
+    if not is_topology_file(name):
+        topology = parse_urls(name)
+        return Address(topology, deadline=parse_url(topology.addresses[0].url).deadline)
+    path, _, query = name.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    check_keys(name, options, _OPTIONS)
+    topology = read_topology(Path(path))
+    deadline = parse_deadline(name, options.get("deadline_ms"))
+    return Address(topology, Path(path), options.get("zone", ""), deadline)
+
+
+def shard_of(tenant: str, group: str, shards: int) -> int:
+    """The shard of ``group``, 0 to ``shards - 1``, by rendezvous hashing (Thaler and Ravishankar 1998).
+
+    With one shard more, one group in ``shards + 1`` gets another shard: the new one.
+    """
+    return max(range(shards), key=lambda shard: _weight(f"{tenant}\0{group}\0{shard}"))
+
+
+def _weight(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()

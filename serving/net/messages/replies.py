@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore import limits
 from suffolk.datastore.context_query import Tokens
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, ResourceExhausted
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
 from suffolk.serving.net.messages.documents import dump_metadata, load_metadata
 from suffolk.serving.net.proto import draft_pb2

@@ -8,9 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from suffolk.datastore.appendable import LiveStats
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.datastore import Datastore
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.store.live_store.store import LiveStore
 from suffolk.serving.store.replication.replicated_store import ReplicatedStore

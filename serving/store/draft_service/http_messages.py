@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from suffolk.datastore import context_query, limits
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.merged import MAX_WEIGHT
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.net.http_body import InvalidField

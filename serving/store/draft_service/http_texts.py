@@ -7,9 +7,9 @@ from typing import Any
 
 from suffolk.datastore import limits
 from suffolk.datastore.context_query import Tokens
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.token_texts import node_texts, window_texts
+from suffolk.datastore.tokenizer import node_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
 from suffolk.serving.net.messages.choices import DatastoreChoice
 from suffolk.serving.store.draft_service.http_messages import DraftBody, LookupBody, OccurrencesBody, require_one

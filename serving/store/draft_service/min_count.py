@@ -11,9 +11,9 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import tree_paths
 

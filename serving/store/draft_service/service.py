@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from suffolk.datastore import limits
 from suffolk.datastore.context_query import ContextQuery, Groups, OccurrenceQuery, StoreGroups, Tokens
+from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import (
     DeadlineExceeded,
@@ -21,7 +22,6 @@ from suffolk.datastore.errors import (
     Unsupported,
 )
 from suffolk.datastore.merged import MergedDatastore
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import Paths, path_counts, paths_of
 from suffolk.serving.net.admission import AdmissionController

@@ -13,15 +13,14 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported, damaged
+from suffolk.datastore.files import fsync_directory, write_atomically
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
     TOKENIZER_PATTERN,
     Manifest,
-    fsync_directory,
     read_manifest,
     tokenizer_name,
-    write_atomically,
     writer_lock,
 )
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from suffolk.datastore.errors import PermissionDenied, ResourceExhausted, SuffolkError
-from suffolk.datastore.manifest import fsync_directory
+from suffolk.datastore.files import fsync_directory
 
 OWNER_ONLY = 0o600
 """Mode of log files: they hold text that was appended, also by tenants that others may not read."""

@@ -10,9 +10,8 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, check_scope
-from suffolk.datastore.documents import check_group
+from suffolk.datastore.documents import Occurrence, check_group
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import read_stored_tokenizer
 from suffolk.serving.store.live_store.bounds import Bounds

@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -242,3 +242,28 @@ def _parse(body: memoryview, head: struct.Struct) -> Change | None:
     origins = [bytes(body[start:end]) for start, end in zip(starts, ends, strict=False)]
     keys = [KeyedAppend(*each) for each in _KEY.iter_unpack(body[keys_begin:])]
     return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before, keys)
+
+
+class ChangeFeed(Protocol):
+    """Takes the changes of a store that has copies. The writer calls it under its lock, so in the order of the changes."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether changes begin at this store. A store that does not lead repeats those of another one."""
+        ...
+
+    def require_lead(self) -> None:
+        """Refuse a change. Raises Unavailable: changes begin at another store."""
+        ...
+
+    def load(self, documents: Change) -> None:
+        """Note documents that the store has when it is opened, the oldest first."""
+        ...
+
+    def publish(self, change: Change, body: bytes, position: int) -> None:
+        """Pass a change on. ``body``: of its record in the log. ``position``: the number of the next change."""
+        ...
+
+    def clear(self) -> None:
+        """Note that the store has no documents any more."""
+        ...

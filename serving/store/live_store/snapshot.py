@@ -15,11 +15,11 @@ from typing import BinaryIO
 from suffolk.build_index.workspace import check_new_folder, disk_error
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable, damaged
+from suffolk.datastore.files import fsync_directory
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
     SEGMENTS_NAME,
-    fsync_directory,
     read_manifest,
     tokenizer_name,
     writer_lock,

@@ -23,7 +23,6 @@ from suffolk.serving.store.live_store.append_keys import hash_key
 from suffolk.serving.store.live_store.batch import make_batch
 from suffolk.serving.store.live_store.bounds import Bounds
 from suffolk.serving.store.live_store.contents import live_pages, select
-from suffolk.serving.store.live_store.feed import ChangeFeed
 from suffolk.serving.store.live_store.identity import (
     append_lock,
     create_identity,
@@ -35,6 +34,7 @@ from suffolk.serving.store.live_store.maintenance import Maintenance, Maintenanc
 from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.published_files import PublishedFiles
 from suffolk.serving.store.live_store.queries import LiveQueries
+from suffolk.serving.store.live_store.record import ChangeFeed
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.writer import LiveWriter
 

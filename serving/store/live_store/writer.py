@@ -19,15 +19,13 @@ from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.store.live_store.append_keys import NO_KEY, AppendKeys
 from suffolk.serving.store.live_store.batch import AppendBatch, displaced
-from suffolk.serving.store.live_store.clock import StoreClock
 from suffolk.serving.store.live_store.contents import add, live_pages, ungrouped_tokens
-from suffolk.serving.store.live_store.feed import ChangeFeed
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import Log
-from suffolk.serving.store.live_store.record import Change, KeyedAppend, Record, encode_body
+from suffolk.serving.store.live_store.record import Change, ChangeFeed, KeyedAppend, Record, encode_body
 from suffolk.serving.store.live_store.recovery import recover
-from suffolk.serving.store.live_store.removed_text import RemovedText
 from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.times import RemovedText, StoreClock
 
 LOG = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from suffolk.serving.store.live_store.writer import LiveWriter
 from suffolk.serving.store.replication.documents import compare, missing_changes
 from suffolk.serving.store.replication.feed import BROKEN_SECONDS, COPY_SECONDS, SILENT_SECONDS, Feed
 from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Welcome
-from suffolk.serving.store.replication.obstacle import obstacle
-from suffolk.serving.store.replication.register import Entry, Leadership, Register
+from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
 """Most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""

@@ -14,10 +14,9 @@ from typing import Any
 from suffolk.datastore import _native
 from suffolk.datastore.appendable import Appended, DocumentState, LiveDeletion
 from suffolk.datastore.context_query import Groups, OccurrenceQuery
-from suffolk.datastore.documents import Document
+from suffolk.datastore.documents import Document, Occurrence
 from suffolk.datastore.errors import NotFound, Unsupported
-from suffolk.datastore.manifest import write_atomically
-from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.files import write_atomically
 from suffolk.serving.store.live_store.contents import live_pages
 from suffolk.serving.store.live_store.identity import LIVE_NAME, REPLICA_NAME, StoreIdentity, adopt_identity
 from suffolk.serving.store.live_store.settings import LiveSettings

@@ -1,8 +1,10 @@
-"""Fetches segment files in parts, several at a time, and verifies them."""
+"""Fetches segment files in parts, several at a time, and verifies them. Counts the bytes of a transfer."""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -11,15 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from suffolk.build_index.progress import WorkProgress
+from suffolk.build_index.report import megabytes
 from suffolk.build_index.workspace import disk_error
-from suffolk.datastore.errors import Corruption, NotFound
+from suffolk.datastore.errors import Corruption, NotFound, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, tokenizer_name
 from suffolk.datastore.open_segment import open_segment
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
 from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
-from suffolk.serving.store.storage.meter import Meter
 
 PART_BYTES = 8 << 20
 PARALLEL = 16
@@ -166,3 +169,33 @@ def _disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise disk_error(path, error) from error
+
+
+class Meter:
+    """The progress of a transfer of ``total`` bytes. Thread-safe."""
+
+    def __init__(self, show: WorkProgress, work: str, total: int) -> None:
+        self._show, self._work, self._total = show, work, total
+        self._done = 0
+        self._began = time.monotonic()
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """Count ``size`` further bytes.
+
+        Raises:
+            Unavailable: after ``stop``, so that the transfer ends.
+        """
+        with self._lock:
+            if self._stopped:
+                raise Unavailable("the transfer was stopped")
+            self._done += size
+            rate = self._done / max(time.monotonic() - self._began, 1e-9)
+            facts = f"{megabytes(self._done)} of {megabytes(self._total)}, {rate / 1e6:.1f} MB/s"
+            self._show.advance(self._work, self._done / max(1, self._total), facts)
+
+    def stop(self) -> None:
+        """Let the next ``add`` of any thread raise."""
+        with self._lock:
+            self._stopped = True

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.datastore.manifest import Manifest, encode_manifest, write_atomically
+from suffolk.datastore.files import write_atomically
+from suffolk.datastore.manifest import Manifest, encode_manifest
 
 ORIGIN_NAME = "origin.json"
 

@@ -19,14 +19,13 @@ from suffolk.datastore.readers import READERS_NAME
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
 from suffolk.serving.store.live_store.identity import is_live
-from suffolk.serving.store.storage.fetch import fetch_segments, fetch_tokenizer, fetched_bytes, remove_parts
+from suffolk.serving.store.storage.fetch import Meter, fetch_segments, fetch_tokenizer, fetched_bytes, remove_parts
 from suffolk.serving.store.storage.generations import (
     newest_number,
     read_generation,
     require_no_clash,
     require_same_kind,
 )
-from suffolk.serving.store.storage.meter import Meter
 from suffolk.serving.store.storage.origin import ORIGIN_NAME, record_origin, require_replaceable
 
 FREE_BYTES = 64 << 20

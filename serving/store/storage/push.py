@@ -17,6 +17,7 @@ from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.open_segment import open_segment
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
+from suffolk.serving.store.storage.fetch import Meter
 from suffolk.serving.store.storage.generations import (
     generation_numbers,
     missing_segments,
@@ -28,7 +29,6 @@ from suffolk.serving.store.storage.generations import (
     require_same_kind,
     same_content,
 )
-from suffolk.serving.store.storage.meter import Meter
 from suffolk.serving.store.storage.origin import read_origin, record_origin
 
 KEEP = 3

@@ -8,6 +8,7 @@ from pathlib import Path
 from suffolk.build_index.report import count
 from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable
+from suffolk.datastore.files import write_atomically
 from suffolk.datastore.manifest import (
     MANIFEST_NAME,
     SEGMENTS_NAME,
@@ -15,7 +16,6 @@ from suffolk.datastore.manifest import (
     Manifest,
     encode_manifest,
     tokenizer_name,
-    write_atomically,
 )
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry

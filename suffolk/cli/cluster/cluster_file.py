@@ -11,8 +11,7 @@ from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import merge
 from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.cluster.config import ClusterConfig, read_config
-from suffolk.serving.cluster.option_words import option_words
+from suffolk.serving.cluster.config import ClusterConfig, option_words, read_config
 
 
 def read_cluster(path: Path) -> ClusterConfig:

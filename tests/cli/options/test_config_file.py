@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config, tomllib
+from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config
 from suffolk.cli.options.setting import REQUIRED
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Within, parse_toml
 
 FILE = """
 temperature = 0.5
@@ -205,4 +205,4 @@ def test_an_option_takes_the_place_of_what_it_excludes_in_the_file(
 
 
 def test_python_3_10_reads_toml_too() -> None:
-    assert tomllib.loads("a = 1") == {"a": 1}
+    assert parse_toml("a = 1") == {"a": 1}

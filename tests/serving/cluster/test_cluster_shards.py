@@ -18,7 +18,7 @@ from suffolk.datastore.settings import from_json
 from suffolk.serving.clients.fanout.datastore import connect_several
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.live_copies import copies_of
-from suffolk.serving.cluster.live_files import LiveFiles, find_live_files
+from suffolk.serving.cluster.node import LiveFiles, find_live_files
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
 from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers

@@ -14,9 +14,8 @@ import pytest
 
 from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.cluster import front
-from suffolk.serving.cluster.config import WorkersConfig
+from suffolk.serving.cluster.config import WorkersConfig, front_rules
 from suffolk.serving.cluster.front import WORKER_HEADER, front_app
-from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.server_actor import server_facts
 from suffolk.serving.cluster.server_client import ServerClient
 from suffolk.serving.net.access_file import add_token

@@ -10,8 +10,7 @@ from suffolk.build_index.on_ray.failures import Lost
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.cluster import node
-from suffolk.serving.cluster.live_files import LiveFiles
-from suffolk.serving.cluster.node import LEAST_FREE_BYTES
+from suffolk.serving.cluster.node import LEAST_FREE_BYTES, LiveFiles
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.checks import listed, number, text, whole_within
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
-from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.files import write_atomically
 from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned, Learner
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior

@@ -9,12 +9,11 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree, validate_all
 from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.retrieval.inflight_call import group_argument

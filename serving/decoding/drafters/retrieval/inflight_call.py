@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from types import NoneType
 
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import ContextQuery, Groups
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal
 from suffolk.datastore.limits import MAX_DEPTH
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.next_draft import subtree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids

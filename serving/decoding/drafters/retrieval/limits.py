@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.datastore.limits import MAX_DEPTH
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.datastore.settings import Within, check_fields
 
 MAX_TOKENS = 4096

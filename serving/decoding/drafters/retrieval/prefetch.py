@@ -11,11 +11,10 @@ from itertools import zip_longest
 
 import numpy as np
 
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
-from suffolk.datastore.retriever import MAX_NODES
+from suffolk.datastore.retriever import MAX_NODES, AsyncRetriever
 from suffolk.serving.decoding.drafters.retrieval.inflight_call import InflightCall, Query
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.next_draft import likely_ends

@@ -12,7 +12,7 @@ import torch
 
 from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import fsync_directory
+from suffolk.datastore.files import fsync_directory
 from suffolk.serving.decoding.drafters.neural.weights import DAMAGED
 
 _FORMAT = 2

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from suffolk.datastore.errors import Corruption
-from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.files import write_atomically
 
 SHARD_BYTES = 256 << 20
 PATTERN = "features-*.safetensors"

@@ -12,8 +12,8 @@ from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import LOCK_NAME, fsync_directory, write_atomically, writer_lock
-from suffolk.datastore.paths import refuse_dangling
+from suffolk.datastore.files import fsync_directory, refuse_dangling, write_atomically
+from suffolk.datastore.manifest import LOCK_NAME, writer_lock
 from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.drafters.training.options import ANSWERING, CHANGEABLE
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
-from suffolk.datastore.paths import expand
+from suffolk.datastore.files import expand
 from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from suffolk.datastore.errors import NotFound
+from suffolk.datastore.files import expand
 from suffolk.datastore.hub import ADAPTER_FILE, is_path
-from suffolk.datastore.paths import expand
 
 
 def find_folder(name: str) -> Path | None:

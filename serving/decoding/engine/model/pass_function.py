@@ -20,7 +20,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from suffolk.datastore.errors import NotFound
-from suffolk.datastore.paths import expand
+from suffolk.datastore.files import expand
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.operators import define_operator
 from suffolk.serving.decoding.engine.model.pass_result import PassResult

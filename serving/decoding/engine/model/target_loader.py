@@ -11,8 +11,8 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.files import expand
 from suffolk.datastore.hub import ADAPTER_FILE, adapter_base, cached_file, list_files, short_reason
-from suffolk.datastore.paths import expand
 from suffolk.serving.decoding.engine.model.memory import available_memory, cache_bytes, require_memory, weight_bytes
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 from suffolk.serving.decoding.engine.user_code_errors import message_line

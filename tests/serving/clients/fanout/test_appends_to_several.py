@@ -17,10 +17,9 @@ from suffolk.datastore.appendable import Appended, LiveDeletion
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.clients.fanout import appendable
 from suffolk.serving.clients.fanout.appendable import AppendableFanout, find_leader
-from suffolk.serving.clients.fanout.placement import shard_of
 from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
-from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
+from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, shard_of, write_topology
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.store.replication.replicated_store import ReplicatedStore

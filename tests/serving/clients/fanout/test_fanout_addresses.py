@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.serving.clients.fanout.address import parse_address
-from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, read_topology, write_topology
+from suffolk.serving.clients.fanout.topology import (
+    ReplicaAddress,
+    Shard,
+    Topology,
+    parse_address,
+    read_topology,
+    write_topology,
+)
 from suffolk.serving.net.url import is_remote, names_several
 
 FOUR = Topology(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import suffolk
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted, Unavailable
+from suffolk.datastore.retriever import AsyncRetriever
 from suffolk.serving.clients.fanout.replica_set import HEDGE_BURST, HEDGE_SHARE
 from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter

@@ -14,9 +14,9 @@ from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-from suffolk.serving.clients.fanout.metrics import FanoutMetrics
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.store.draft_service.server import DraftServer
+from suffolk.serving.worker.metrics import FanoutMetrics
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
 from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, drafted, serving
 from tests.support.fanout import opened, replicas

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
+from suffolk.datastore.retriever import AsyncRetriever
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.inflight_call import InflightCall

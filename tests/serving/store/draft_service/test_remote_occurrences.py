@@ -15,7 +15,7 @@ import pytest
 import suffolk
 from suffolk.datastore import limits
 from suffolk.datastore.context_query import OccurrenceQuery
-from suffolk.datastore.documents import Document
+from suffolk.datastore.documents import Document, Occurrence
 from suffolk.datastore.errors import (
     DeadlineExceeded,
     InvalidArgument,
@@ -25,7 +25,6 @@ from suffolk.datastore.errors import (
     Unsupported,
 )
 from suffolk.datastore.merged import MergedDatastore
-from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import OPERATOR, Role, acting_as

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from suffolk.serving.store.live_store import writer
-from suffolk.serving.store.live_store.clock import StoreClock
 from suffolk.serving.store.live_store.contents import live_pages
 from suffolk.serving.store.live_store.store import LiveStore
+from suffolk.serving.store.live_store.times import StoreClock
 from tests.serving.store.live_store.conftest import OpenStore
 from tests.serving.store.live_store.test_live_bounds import first_tokens, without_keeper
 from tests.support.live_store_model import Clocks

@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.build_index.delete import delete
 from suffolk.datastore.documents import Document
-from suffolk.serving.store.live_store import removed_text
+from suffolk.serving.store.live_store import times
 from suffolk.serving.store.live_store.identity import log_folder
 from suffolk.serving.store.live_store.store import LiveStore
 from tests.serving.store.live_store.conftest import OpenStore
@@ -36,7 +36,7 @@ def append_secret(store: LiveStore, group: str | None = None) -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removed_text, "DELETED_SECONDS", 0.05)
+    monkeypatch.setattr(times, "DELETED_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, m
     ):
         append_secret(store, "g")
         change()
-        for seconds in (1.0, removed_text.REPLACED_SECONDS - 2.0):
+        for seconds in (1.0, times.REPLACED_SECONDS - 2.0):
             time[0] += seconds
             store._maintenance.work()
             assert holds(store)
@@ -94,7 +94,7 @@ def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, m
         store._maintenance.work()
         assert not holds(store)
         files = sorted(log_folder(store.path).iterdir())
-        time[0] += 2 * removed_text.REPLACED_SECONDS
+        time[0] += 2 * times.REPLACED_SECONDS
         store._maintenance.work()
         assert sorted(log_folder(store.path).iterdir()) == files  # nothing was removed since
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.datastore.paths import expand
+from suffolk.datastore.files import expand
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.neural.eagle.checkpoint import read_checkpoint
 from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter

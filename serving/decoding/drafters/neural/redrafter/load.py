@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from suffolk.datastore.errors import Corruption
-from suffolk.datastore.paths import expand
+from suffolk.datastore.files import expand
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.neural.head_check import check_fit
 from suffolk.serving.decoding.drafters.neural.head_folder import CONFIG, naming, own_config, read_config

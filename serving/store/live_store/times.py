@@ -1,4 +1,4 @@
-"""When the text of removed documents must be gone from the log."""
+"""The times of a live store: of its documents, and of the rewrite of its log that leaves out removed text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,31 @@ DELETED_SECONDS = 60.0
 """The text of a deleted document stays in the log for at most this time, and for the duration of one rewrite."""
 REPLACED_SECONDS = 3600.0
 """The same, for a document that was replaced, evicted or expired. Such documents are many, and a rewrite writes all others."""
+
+
+class StoreClock:
+    """Seconds since 1970. The system's clock is read once; afterwards a steady clock counts.
+
+    Args:
+        last: the time of the newest document that exists. The clock starts there if the system's clock is behind it.
+    """
+
+    def __init__(
+        self, last: int = 0, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._steady = steady
+        now = wall()
+        self.behind = max(0.0, last - now)
+        """Seconds that the system's clock was behind the newest document when the store was opened."""
+        self._offset = max(float(last), now) - steady()
+
+    def now(self) -> int:
+        """The time in whole seconds."""
+        return int(self._offset + self._steady())
+
+    def set(self, now: float) -> None:
+        """Count on from ``now``: the time of the store that this one is a copy of."""
+        self._offset = now - self._steady()
 
 
 class RemovedText:

@@ -1,0 +1,117 @@
+"""Files: paths as users write them, names that are safe to print, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from pathlib import Path
+
+from suffolk.datastore.errors import (
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+)
+from suffolk.datastore.failpoints import failpoint
+
+
+def write_json(file: Path, document: object) -> None:
+    """Write ``document`` as JSON. Raises as ``write_text``."""
+    write_text(file, json.dumps(document, indent=2) + "\n")
+
+
+def write_text(file: Path, content: str) -> None:
+    """Write ``content``, whole or not at all. A link is followed: its target is replaced.
+
+    Raises:
+        PermissionDenied, ResourceExhausted: as ``write_atomically``.
+    """
+    if is_device(file):
+        file.write_text(content, encoding="utf-8")
+    else:
+        write_atomically(file.resolve(), content.encode())
+
+
+def is_device(file: Path) -> bool:
+    """Whether ``file`` is a terminal, pipe or other device, which a file cannot replace."""
+    return file.exists() and not file.is_file() and not file.is_dir()
+
+
+def name_text(name: str) -> str:
+    """``name`` as a text that can be stored: bytes of a path that are no UTF-8 become ``\\xNN``, in every locale."""
+    if name.isascii():
+        return name
+    try:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON allows
+        return name.encode("utf-8", "replace").decode()
+
+
+def refuse_dangling(path: Path) -> None:
+    """Refuse an output that is, or lies in, a link to nothing. Raises InvalidArgument."""
+    for link in (path, *path.parents):
+        if link.is_symlink() and not link.exists():
+            raise InvalidArgument(
+                f"output {path}: {link} is a link to {os.readlink(link)}, which does not exist; make that, or name another output"
+            )
+
+
+def expand(path: str | Path) -> Path:
+    """``path`` with the home folder in place of ``~`` or ``~user``. Raises NotFound if no home folder is known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise NotFound(f"{path}: no home folder is known for {Path(path).parts[0]}; write the whole path") from error
+
+
+def printable(name: str) -> str:
+    """``name`` with each unprintable character escaped, because control characters change the terminal's state."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
+
+    Raises:
+        ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.
+        PermissionDenied: the folder cannot be written to.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            failpoint(f"{path.name}.created")
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        failpoint(f"{path.name}.written")
+        os.replace(temporary, path)
+        failpoint(f"{path.name}.renamed")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
+        raise ResourceExhausted(
+            f"{path} cannot be written: {error.strerror}; free disk space or choose another folder"
+        ) from error
+    fsync_directory(path.parent)
+
+
+def fsync_directory(path: Path) -> None:
+    """Sync the directory entries of a folder to the disk.
+
+    Raises:
+        ResourceExhausted: the sync failed. A power cut may then restore the old entries.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ResourceExhausted(
+            f"{path}: its names cannot be synced to the disk ({error.strerror}); check the disk, and run the command again"
+        ) from error
