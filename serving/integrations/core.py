@@ -30,8 +30,7 @@ from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import GREEDY, DraftRequest
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
-from suffolk.serving.integrations.chain_planner import ChainPlanner
-from suffolk.serving.integrations.flat_draft import best_chain, masked_tree
+from suffolk.serving.integrations.chain_planner import ChainPlanner, best_chain, masked_tree
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
 from suffolk.serving.net.messages.choices import merge_urls

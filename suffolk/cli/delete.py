@@ -23,10 +23,9 @@ from pathlib import Path
 import suffolk
 from suffolk.build_index.delete import DeletionReport, delete
 from suffolk.build_index.report import count
-from suffolk.cli.change_report import change_report
-from suffolk.cli.documents import FORMS, example_id, whole_ids
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.cli.store_lines import FORMS, change_report, example_id, whole_ids
 from suffolk.datastore.appendable import LiveDeletion, LiveStats
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from suffolk.build_index.report import count
-from suffolk.cli.documents import document_id
 from suffolk.cli.source_colours import Colours, legend, paint
+from suffolk.cli.store_lines import document_id
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.errors import PermissionDenied, Unsupported
 from suffolk.datastore.files import printable

@@ -15,14 +15,12 @@ from suffolk.cli.drafting import require_costs
 from suffolk.cli.explanation import explain
 from suffolk.cli.generate_options import EXAMPLES as EXAMPLES
 from suffolk.cli.generate_options import Options
-from suffolk.cli.generate_remotely import generate_remotely
 from suffolk.cli.generation_output import generation_facts, report_lines, show
 from suffolk.cli.generation_trace import TracedAnswer, shown_settings, write_trace
-from suffolk.cli.kept_files import kept_calibration, require_record
 from suffolk.cli.model import load_target
-from suffolk.cli.output_file import require_folder
-from suffolk.cli.source_colours import Colours
-from suffolk.cli.source_table import print_sources
+from suffolk.cli.options.setting import settings_of
+from suffolk.cli.output_file import kept_calibration, require_folder, require_record
+from suffolk.cli.source_colours import Colours, print_sources
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.files import write_json
@@ -34,6 +32,13 @@ from suffolk.serving.decoding.drafters.registry import NONE, find
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text, has_template, read_prompt
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+
+LOCAL = (
+    "compare_plain", "deadline_ms", "costs", "calibration", "explain", "trace", "record", "max_match", "min_match", "max_depth",
+    "dtype", "device", "threads", "bad_words",
+)  # fmt: skip
+"""Settings of a local model, besides those of drafters. A worker has its own."""
+
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.costs.cost_model import CostModel
@@ -218,3 +223,36 @@ def _bad_words(target: Target, texts: tuple[str, ...]) -> tuple[tuple[int, ...],
     forms = [form for text in texts for form in (text.strip(), " " + text.strip())]
     encoded = [tuple(target.tokenizer(form, add_special_tokens=False)["input_ids"]) for form in forms]
     return tuple(dict.fromkeys(encoded))
+
+
+def generate_remotely(
+    options: Options, settings: SamplingSettings, prompt: str, draft_options: DraftOptions
+) -> dict[str, Any]:
+    """Generate in a worker and show the text as it comes; returns the report.
+
+    Raises:
+        InvalidArgument: a setting of a local model is given, on the command line or in a file.
+    """
+    from suffolk.serving.worker.client import connect_worker
+
+    defaults = {name: each.default for name, each in settings_of(Options).items()}
+    for name in (*options.drafter_values, *LOCAL):
+        given = options.given.get(name)
+        if given is not None and given.value != defaults.get(name):  # 'config show' lists the defaults too
+            raise InvalidArgument(
+                f"{given.label} cannot be given with --worker, which has its own model and drafters; leave it out, or give --model"
+            )
+    with connect_worker(str(options.worker)) as worker:
+        facts = worker.info()
+        chat = options.chat or (facts["has_chat_template"] and not options.raw)
+        drafter = options.drafter or facts["default_drafter"]
+        generation = worker.generate(
+            [("user", prompt)] if chat else prompt,
+            settings,
+            drafter,
+            options.max_nodes if "max_nodes" in options.given else None,
+            options=draft_options,
+        )
+        show(generation, Colours.choose(options.colour))
+    found = {"worker": options.worker, "model": facts["model"], "drafter": drafter}
+    return found | generation_facts(generation, settings)

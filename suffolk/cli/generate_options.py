@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions
-from suffolk.cli.kept_files import RECORD
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, argument, option, rare
+from suffolk.cli.output_file import RECORD
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import Share
 from suffolk.serving.decoding.drafters.registry import NONE, find, names

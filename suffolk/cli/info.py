@@ -10,10 +10,9 @@ from typing import Any
 
 import suffolk
 from suffolk.build_index.report import count
-from suffolk.cli.documents import example_id
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.cli.unpublished import unpublished_note
+from suffolk.cli.store_lines import example_id, unpublished_note
 from suffolk.datastore.files import printable
 
 EXAMPLES = """

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
-from suffolk.cli.change_report import change_report
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.cli.store_lines import change_report
 from suffolk.serving.store.storage.pull import PullReport, pull
 
 EXAMPLES = """

@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING, Annotated
 from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import require_plots, write_plot
 from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
-from suffolk.cli.kept_files import CalibrationOptions, kept_calibration
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, argument, option
-from suffolk.cli.output_file import require_folder
+from suffolk.cli.output_file import CalibrationOptions, kept_calibration, require_folder
 from suffolk.cli.stores import checked_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever

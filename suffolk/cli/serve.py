@@ -20,10 +20,9 @@ from typing import Annotated
 
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.live_options import LiveOptions
-from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import Configurable, argument, option, rare
-from suffolk.cli.server_options import ServerOptions, is_on, switch_option
-from suffolk.cli.unpublished import unpublished_note
+from suffolk.cli.server_options import ServerOptions, SettingsReload, is_on, server_settings, switch_option
+from suffolk.cli.store_lines import unpublished_note
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url

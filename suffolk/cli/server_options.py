@@ -1,7 +1,10 @@
-"""The options that all servers share."""
+"""The options that all servers share, and their change in a running server."""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +14,13 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.settings import Within
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import Endpoint, parse_endpoint
-from suffolk.serving.net.logs import FORMATS, configure_logs
+from suffolk.serving.net.logs import FORMATS, configure_logs, set_log_requests
+from suffolk.serving.net.server import Server
 from suffolk.serving.net.tls import TlsFiles
 from suffolk.serving.net.tracing import start_tracing
 from suffolk.serving.net.url import DRAFT_PORT
+
+LOG = logging.getLogger("suffolk.server")
 
 
 def listen_option(port: int) -> Any:
@@ -124,3 +130,34 @@ class ServerOptions(Options):
 def _with_host(text: str) -> str:
     """Put the loopback host before :PORT. Other machines can reach a server only if its host is given."""
     return f"127.0.0.1{text}" if text.startswith(":") else text
+
+
+def server_settings(server: Server) -> dict[str, Callable[[Any], None]]:
+    """The settings of every server that may change while it runs."""
+    return {"grace": server.set_grace, "drain": server.set_drain, "log_requests": set_log_requests}
+
+
+class SettingsReload:
+    """A function for ``Server.reloads``: applies the settings that may change while the server runs, and logs the others."""
+
+    def __init__(self, options: Options, live: Mapping[str, Callable[[Any], None]]) -> None:
+        """``live``: name of a setting -> function that applies its new value."""
+        self._options = options
+        self._read = options.read_again
+        self._live = live
+
+    def __call__(self) -> None:
+        """Raises InvalidArgument or NotFound, as at the start; nothing is applied then."""
+        if self._read is None:
+            return
+        latest = self._read()
+        for field in dataclasses.fields(latest):
+            value = getattr(latest, field.name)
+            if not field.compare or value == getattr(self._options, field.name):
+                continue
+            if field.name in self._live:
+                self._live[field.name](value)
+                LOG.info("reload: %s is %s now", field.name, value)
+            else:
+                LOG.warning("reload: %s has changed; restart the server to apply it", field.name)
+        self._options = latest

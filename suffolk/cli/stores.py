@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from suffolk.cli.unpublished import unpublished_note
+from suffolk.cli.store_lines import unpublished_note
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.cli.drafting import require_costs
-from suffolk.cli.kept_files import kept_calibration, require_record
 from suffolk.cli.model import load_target
-from suffolk.cli.options.reload import SettingsReload, server_settings
-from suffolk.cli.server_options import is_on
+from suffolk.cli.output_file import kept_calibration, require_record
+from suffolk.cli.server_options import SettingsReload, is_on, server_settings
 from suffolk.cli.stores import opened_stores
 from suffolk.cli.worker_options import EXAMPLES as EXAMPLES
 from suffolk.cli.worker_options import Options

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions
-from suffolk.cli.kept_files import RECORD, CalibrationOptions
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
+from suffolk.cli.output_file import RECORD, CalibrationOptions
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option, switch_option
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import Within

@@ -53,7 +53,7 @@ def test_the_guide_names_every_measurement() -> None:
         ("memory.limited_process", "memory"),
         ("building.one_document_build", "build"),
         ("building.segment_build", "build"),
-        ("worker.client_process", "worker"),
+        ("worker.requests", "worker"),
     ],
 )
 def test_a_helper_process_names_the_command_that_starts_it(

@@ -11,9 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from suffolk.cli.lookup import Options
+from suffolk.cli.lookup import Options, make_report
 from suffolk.cli.lookup_lines import shown
-from suffolk.cli.lookup_report import make_report
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import open_datastore
 from tests.support.draft_server import serving

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from suffolk.cli.source_colours import COLOURS, Colours, legend, paint, source_style
-from suffolk.cli.source_table import print_sources
+from suffolk.cli.source_colours import COLOURS, Colours, legend, paint, print_sources, source_style
 from suffolk.serving.decoding.drafters.plugins import MOST_SOURCES
 from suffolk.serving.decoding.drafters.registry import BUILT_IN
 

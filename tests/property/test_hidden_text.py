@@ -13,7 +13,7 @@ from suffolk.build_index.delete import delete
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.store.draft_service.min_count import MinCount
+from suffolk.serving.store.draft_service.disclosure import MinCount
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.property.test_retrieval import Documents, corpora, cut, paths, queries
 from tests.support import oracle

@@ -32,9 +32,8 @@ from suffolk.serving.net.messages.documents import pack_groups, unpack_groups
 from suffolk.serving.net.messages.replies import pack_tokenizer
 from suffolk.serving.net.quota import take_queries
 from suffolk.serving.net.url import short_name, tenant_of
-from suffolk.serving.store.draft_service.hidden_paths import HiddenPaths, public_info
+from suffolk.serving.store.draft_service.disclosure import HiddenPaths, MinCount, public_info
 from suffolk.serving.store.draft_service.metrics import DraftMetrics
-from suffolk.serving.store.draft_service.min_count import MinCount
 from suffolk.serving.store.draft_service.streams import StreamPlaces
 from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from suffolk.benchmarks.prompts import STYLES
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
-from suffolk.cli.kept_files import RECORD, require_record
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
 from suffolk.cli.options.values import comma_list
+from suffolk.cli.output_file import RECORD, require_record
 from suffolk.datastore.settings import Count
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.cluster.cluster_file import read_cluster
-from suffolk.cli.cluster.options import RayOptions, report
+from suffolk.cli.cluster.options import RayOptions, read_cluster, report
 from suffolk.cli.options.setting import REQUIRED, argument
 
 EXAMPLES = """

@@ -30,7 +30,7 @@ from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import OPERATOR, Role, acting_as
 from suffolk.serving.net.messages.choices import parse_choices
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.store.draft_service.min_count import MinCount
+from suffolk.serving.store.draft_service.disclosure import MinCount
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support import oracle

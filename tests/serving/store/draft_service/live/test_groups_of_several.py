@@ -13,7 +13,7 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
-from suffolk.serving.store.draft_service.min_count import MinCount
+from suffolk.serving.store.draft_service.disclosure import MinCount
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 from tests.support.brute_force import assert_same_tree

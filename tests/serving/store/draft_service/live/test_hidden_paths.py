@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.datastore.errors import Internal, ResourceExhausted, Unavailable, damaged
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
-from suffolk.serving.store.draft_service.hidden_paths import HiddenPaths, public_info
+from suffolk.serving.store.draft_service.disclosure import HiddenPaths, public_info
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.live_store.store import LiveStore
 from tests.support.brute_force import BruteForceRetriever

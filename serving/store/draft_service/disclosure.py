@@ -1,9 +1,12 @@
-"""Hides rare text: answers as if everything that fewer than K documents hold were not on file."""
+"""Limits what callers see: no paths of files, and no rare text, as if what fewer than K documents hold were not on file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +16,7 @@ from tokenizers import Tokenizer
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import DeadlineExceeded
+from suffolk.datastore.errors import DeadlineExceeded, SuffolkError
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import tree_paths
 
@@ -24,6 +27,7 @@ _PART = 32
 
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
 """Whether each text, which belongs to the entry at the same place, is frequent. A text is not if a part of it is not."""
+LOG = logging.getLogger("suffolk.server")
 
 
 class MinCount(Retriever):
@@ -196,3 +200,41 @@ def largest_frequent(limits: Sequence[int], text: Callable[[int, int], Tokens], 
 
 def _last(tokens: npt.NDArray[np.uint32], size: int) -> npt.NDArray[np.uint32]:
     return tokens[len(tokens) - size :]
+
+
+class HiddenPaths:
+    """Puts the names of datastores in place of their paths. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._logged = ""
+
+    @contextmanager
+    def in_errors(self, stores: Mapping[str, Retriever]) -> Iterator[None]:
+        """Errors of the block name ``stores`` in place of their folders. The log has the folders, once for an error that recurs."""
+        try:
+            yield
+        except SuffolkError as error:
+            text = str(error)
+            for name, store in stores.items():
+                path = str(getattr(store, "path", None) or "")
+                if "/" in path:
+                    error.replace(path, name)
+            if str(error) != text != self._logged:
+                LOG.error("%s", text)
+                self._logged = text
+            raise
+
+
+def public_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The info of a datastore without its path, and with the names of corpora in place of their paths."""
+    shown = {key: value for key, value in info.items() if key != "path"}
+    settings = shown.get("settings")
+    if isinstance(settings, dict) and isinstance(settings.get("builds"), list):
+        shown["settings"] = settings | {"builds": [_public_build(build) for build in settings["builds"]]}
+    return shown
+
+
+def _public_build(build: Any) -> Any:
+    if not isinstance(build, dict) or not isinstance(build.get("corpora"), list):
+        return build
+    return build | {"corpora": [Path(str(corpus)).name for corpus in build["corpora"]]}

@@ -12,7 +12,7 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
 from suffolk.serving.net.identity import OPERATOR, acting_as
 from suffolk.serving.net.messages.choices import DatastoreChoice
-from suffolk.serving.store.draft_service.min_count import MinCount
+from suffolk.serving.store.draft_service.disclosure import MinCount
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support import oracle
