@@ -1,4 +1,4 @@
-"""Searches the context of one request, or those of parallel requests that answer one prompt, as if they were a datastore."""
+"""Prompt lookup: searches the context of one request as if it were a datastore."""
 
 from __future__ import annotations
 
@@ -44,59 +44,3 @@ class ContextIndex:
             InvalidArgument: bounds out of range.
         """
         return DraftTree(*self._native.draft(max_match, min_match, max_depth, max_nodes, self._source))
-
-
-class ParallelTexts:
-    """Texts that grow at their ends, each under a number. A draft for one of them is what followed its ending in the others.
-
-    Not thread-safe. A draft takes one pass over all texts.
-    """
-
-    def __init__(self, vocab_size: int, source: int = RETRIEVED) -> None:
-        """``source``: the bit that this object sets in ``DraftTree.sources`` of every node that it drafts."""
-        self._source = source
-        self._native = _native.ParallelTexts(vocab_size)
-
-    def __len__(self) -> int:
-        """The number of texts that have been appended to and not removed."""
-        return self._native.size
-
-    def length(self, number: int) -> int:
-        """The tokens of a text; 0 for an unknown number."""
-        return self._native.length(number)
-
-    def append(self, number: int, ids: Tokens) -> None:
-        """Add tokens to the end of a text, which begins empty.
-
-        Raises:
-            InvalidArgument: an id is outside the vocabulary; no token is added.
-        """
-        self._native.append(number, ids)
-
-    def truncate(self, number: int, size: int) -> None:
-        """Keep the first ``size`` tokens of a text.
-
-        Raises:
-            InvalidArgument: the text has fewer than ``size`` tokens.
-        """
-        self._native.truncate(number, size)
-
-    def remove(self, number: int) -> None:
-        """Forget a text, if there is one."""
-        self._native.remove(number)
-
-    def draft(
-        self,
-        number: int,
-        context: Tokens,
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int = 64,
-    ) -> DraftTree:
-        """The continuations of the longest suffix of ``context`` in all texts but that of ``number``, with exact counts.
-
-        Raises:
-            InvalidArgument: an id outside of the vocabulary, or bounds out of range.
-        """
-        return DraftTree(*self._native.draft(number, context, max_match, min_match, max_depth, max_nodes, self._source))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.context import ParallelTexts
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.parallel_texts import ParallelTexts
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
