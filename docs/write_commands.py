@@ -12,7 +12,7 @@ from pathlib import Path
 
 import mdformat
 
-from suffolk.cli.commands import COMMANDS, command_module
+from suffolk.cli.commands import COMMANDS, find_command
 from suffolk.cli.config.show import default_text
 from suffolk.cli.options.parser import example_lines
 from suffolk.cli.options.setting import Setting, settings_of
@@ -41,9 +41,9 @@ def index() -> str:
 
 
 def page(name: str) -> str:
-    module = command_module(name)
-    settings = list(settings_of(module.Options).values())
-    parts = [f"# suffolk {name}", NOTE.format(f" {name}"), *_paragraphs(module.__doc__ or "")]
+    command = find_command(name)
+    settings = list(settings_of(command.options).values())
+    parts = [f"# suffolk {name}", NOTE.format(f" {name}"), *_paragraphs(command.help)]
     options = [each for each in settings if not each.rare]
     order = list(dict.fromkeys(each.group for each in options))
     for group, members in groupby(sorted(options, key=lambda each: order.index(each.group)), lambda each: each.group):
@@ -55,7 +55,7 @@ def page(name: str) -> str:
             "`max_new_tokens`.",
             _table("key", rare),
         ]
-    return "\n\n".join([*parts, *_paragraphs("\n".join(example_lines(module.EXAMPLES)))]) + "\n"
+    return "\n\n".join([*parts, *_paragraphs("\n".join(example_lines(command.examples)))]) + "\n"
 
 
 def _table(title: str, settings: list[Setting]) -> str:

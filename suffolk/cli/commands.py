@@ -1,10 +1,12 @@
-"""The names, one-line helps and modules of the commands."""
+"""The names and one-line helps of the commands, and where each is found."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from types import ModuleType
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument
@@ -56,10 +58,7 @@ COMMANDS = {
     "bench rollouts": "measure drafts from earlier answers to the same prompts",
     "bench agents": "measure edits of the same files in several sessions",
 }
-"""Name -> one line of help.
-
-Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``, which returns the exit code.
-"""
+"""Name -> one line of help."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
@@ -68,6 +67,25 @@ EXAMPLES = """examples:
   suffolk serve STORE --listen 127.0.0.1:7700
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE "Write a sort function."
   suffolk worker --model MODEL_FOLDER --datastore STORE --listen 127.0.0.1:7710"""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command.
+
+    Attributes:
+        help: the text of its page.
+        examples: command lines, with remarks.
+        options: the class of its options.
+        run: returns the exit code.
+        run_words: runs with the words of the command line, before they are read as options; None: it needs the options.
+    """
+
+    help: str
+    examples: str
+    options: Any
+    run: Callable[[Any], int]
+    run_words: Callable[[Sequence[str]], int | None] | None = None
 
 
 def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -84,9 +102,23 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     raise InvalidArgument(f"unknown command {words[0]}{nearest(words[0], COMMANDS)}; see 'suffolk --help'")
 
 
-def command_module(name: str) -> ModuleType:
-    """The module of a command. It imports torch only when the command runs."""
-    return importlib.import_module(f"suffolk.cli.{name.replace(' ', '.')}")
+def find_command(name: str) -> Command:
+    """The command ``name``. It imports torch only when it runs.
+
+    It is the module suffolk.cli.name, or a class among the ``COMMANDS`` of the module of its group. A group of several files
+    names in ``FILES`` those with several commands.
+    """
+    group, _, word = name.partition(" ")
+    module = importlib.import_module(f"suffolk.cli.{group}")
+    for file, words in getattr(module, "FILES", {}).items():
+        if word in words:
+            module = importlib.import_module(f"suffolk.cli.{group}.{file}")
+    if word and hasattr(module, "COMMANDS"):
+        options = module.COMMANDS[word]
+        return Command(inspect.getdoc(options) or "", options.EXAMPLES, options, options.run)
+    module = importlib.import_module(f"suffolk.cli.{name.replace(' ', '.')}")
+    run_words = getattr(module, "run_words", None)
+    return Command(module.__doc__ or "", module.EXAMPLES, module.Options, module.run, run_words)
 
 
 def overview(words: Sequence[str]) -> str | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from suffolk.cli.commands import command_module, overview, split_command
+from suffolk.cli.commands import find_command, overview, split_command
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
@@ -44,18 +44,18 @@ def _run(words: Sequence[str]) -> int:
         print(listed)
         return 0
     name, rest = split_command(words)
-    module = command_module(name)
-    settings = settings_of(module.Options, rest)
-    parser = make_parser(f"suffolk {name}", module.__doc__ or "", module.EXAMPLES, settings)
+    command = find_command(name)
+    settings = settings_of(command.options, rest)
+    parser = make_parser(f"suffolk {name}", command.help, command.examples, settings)
     if {"-h", "--help"} & set(itertools.takewhile(lambda word: word != "--", rest)):
         parser.print_help()
         return 0
-    if hasattr(module, "run_words") and (code := module.run_words(rest)) is not None:
-        return int(code)
-    read = partial(read_options, module.Options, parser, settings, name, rest)
+    if command.run_words is not None and (code := command.run_words(rest)) is not None:
+        return code
+    read = partial(read_options, command.options, parser, settings, name, rest)
     options = replace(read(), read_again=read)
     try:
-        return int(module.run(options))
+        return command.run(options)
     except SuffolkError as error:
         error.rename(labels_of(settings, options.given))
         raise

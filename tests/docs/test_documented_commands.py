@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.cli.commands import COMMANDS, command_module, split_command
+from suffolk.cli.commands import COMMANDS, find_command, split_command
 from suffolk.cli.options.parser import example_lines, make_parser, parse_words
 from suffolk.cli.options.setting import settings_of
 
@@ -50,7 +50,7 @@ def test_documented_commands_are_understood(page: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_of_help_run_as_they_are_pasted(command: str) -> None:
     """A remark is a comment of the shell, so the whole line is a command."""
-    for line in example_lines(command_module(command).EXAMPLES):
+    for line in example_lines(find_command(command).examples):
         if found := re.match(r"  (?:\w+=\S+ )*suffolk (.+)$", line):
             check(found[1])
 
@@ -61,5 +61,5 @@ def check(line: str) -> None:
     if words[-1] == "--help" or words[:2] == ["config", "show"]:  # the latter takes another command's options
         return
     name, rest = split_command(words)
-    settings = settings_of(command_module(name).Options)
+    settings = settings_of(find_command(name).options)
     parse_words(make_parser(f"suffolk {name}", "", "", settings), settings, [word for word in rest if word != "..."])

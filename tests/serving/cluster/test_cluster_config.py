@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from suffolk.build_index.on_ray.nodes import RayNode
-from suffolk.cli.cluster import EXAMPLES
-from suffolk.cli.cluster.up import EXAMPLES as UP_EXAMPLES
+from suffolk.cli.cluster import EXAMPLES, ClusterUp
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.cluster.config import config_from, read_config
 from suffolk.serving.cluster.published_topology import FILE, topologies_of
@@ -28,7 +27,7 @@ def values(**changes: Any) -> dict[str, Any]:
     return given | changes
 
 
-@pytest.mark.parametrize("text", [EXAMPLES, UP_EXAMPLES])
+@pytest.mark.parametrize("text", [EXAMPLES, ClusterUp.EXAMPLES])
 def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(text.partition("cluster.yaml:\n")[2])

@@ -1,0 +1,237 @@
+"""Measurements of decoding, beside 'decode' and 'hybrid': batches, the host's part, transports, and tasks of several kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions, DecodePromptOptions
+from suffolk.cli.bench.report_options import ReportOptions
+from suffolk.cli.drafting import PlannerOptions
+from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
+from suffolk.cli.options.values import comma_list
+from suffolk.datastore.settings import Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchBatch(DecodeOptions, Assignable):
+    """Measure the engine's throughput by the number of requests at once, with and without drafts.
+
+    Ctrl-C ends it early with exit code 130. The report then covers the batch sizes that every drafter
+    has finished, and says so.
+    """
+
+    EXAMPLES = """
+suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --batches 1 2 4 8 16 --json batch.json
+suffolk bench batch --model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json batch.json
+suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json batch.json"""
+
+    batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
+
+    def run(self) -> int:
+        from suffolk.benchmarks.batch.measure import measure_batches
+        from suffolk.benchmarks.batch.report import NOTES, batch_panels, batch_parts
+        from suffolk.benchmarks.decode.report import PACKAGES
+
+        outcome, settings = self.outcome("batch"), self.decoding()
+        batches = list(self.batches)
+        results = measure_batches(settings, batches)
+        return outcome.finish(
+            settings, results, NOTES, PACKAGES, batch_parts(results), batch_panels(results), batches=batches
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchHost(ReportOptions):
+    """Measure the host's processor time in a step. It needs no model and no datastore.
+
+    Passes are not computed; the drafting policy is told a time for each. The datastore holds Python's standard library.
+    """
+
+    EXAMPLES = """
+suffolk bench host --json host.json
+suffolk bench host --requests 1 64 --drafters hybrid --temperature 0.7
+suffolk bench host --costs costs.json --rounds 10"""
+
+    requests: tuple[Count, ...] = option((1, 8, 64), "requests at once", several=True)
+    drafters: tuple[str, ...] = option(
+        ("plain", "hybrid"),
+        "plain decoding, or drafters to measure",
+        choices=("plain", "prompt-lookup", "datastore", "hybrid"),
+        several=True,
+    )
+    tokens: Count = option(128, "tokens of each answer")
+    prompt: Count = option(256, "tokens of each prompt")
+    temperature: float = option(0.0, "sampling temperature; 0: greedy")
+    costs: Path | None = option(
+        None,
+        "times of passes that the policy is told, stored by 'suffolk profile' (default: 70 ms a pass)",
+        metavar="FILE",
+    )
+    rounds: Count = option(3, "batches of requests")
+
+    def run(self) -> int:
+        from suffolk.benchmarks.host.measure import NOTES, PACKAGES, HostOptions, host_panels, host_parts, measure_host
+
+        outcome, settings = self.outcome("host"), passed_on(self, HostOptions)
+        results = measure_host(settings)
+        return outcome.finish(settings, results, NOTES, PACKAGES, host_parts(results), host_panels(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchWorker(DecodeOptions, Assignable):
+    """Measure what gRPC and HTTP (streamed and whole answers) cost, compared to calls in the worker's
+    process.
+
+    Ctrl-C ends it early with exit code 130. The report then covers the prompts that every transport
+    has answered, and says so.
+    """
+
+    EXAMPLES = """
+suffolk bench worker --model MODEL_FOLDER --prompts prompts/ --limit 4 --drafters none --json worker.json
+suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ --streams 1 8 --drafters none,hybrid"""
+
+    streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
+
+    def run(self) -> int:
+        from suffolk.benchmarks.decode.report import PACKAGES
+        from suffolk.benchmarks.worker.measure import NOTES, measure_worker, worker_panels, worker_parts
+
+        outcome, settings = self.outcome("worker"), self.decoding()
+        streams = list(self.streams)
+        results = measure_worker(settings, streams)
+        packages = (*PACKAGES, "uvicorn", "starlette", "grpcio")
+        return outcome.finish(
+            settings, results, NOTES, packages, worker_parts(results), worker_panels(results), streams=streams
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPrediction(DecodeModelOptions, PlannerOptions, ReportOptions):
+    """Measure the speed-up that predicted texts give, for several shares of changed lines.
+
+    The model edits source files. A prediction is the model's own plain answer with a share of its lines
+    replaced. Ctrl-C ends it early with exit code 130. The report then covers the finished prompts, and
+    says so.
+    """
+
+    EXAMPLES = """
+suffolk bench prediction --model MODEL_FOLDER --files src/ --limit 8 --json prediction.json
+suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction --shares 0 1 --json prediction.json"""
+
+    files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
+    limit: Count = option(8, "files, chosen at random")
+    lines: Count = option(30, "lines of each file, from its beginning")
+    max_new_tokens: Count = option(400, "longest answer, in tokens")
+    shares: tuple[float, ...] = option(
+        (0.0, 0.05, 0.2, 0.5, 1.0), "shares of the lines that are wrong in a prediction, each 0..1", several=True
+    )
+    drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
+
+    def run(self) -> int:
+        from suffolk.benchmarks.decode.options import DecodingOptions
+        from suffolk.benchmarks.decode.report import PACKAGES
+        from suffolk.benchmarks.prediction.edits import PredictionOptions
+        from suffolk.benchmarks.prediction.measure import measure_predictions
+        from suffolk.benchmarks.prediction.report import NOTES, prediction_panels, prediction_parts
+
+        outcome = self.outcome("prediction")
+        drafters = comma_list(self.drafters)
+        decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=drafters)
+        settings = PredictionOptions(decoding, self.files, self.limit, self.lines, self.shares)
+        results = measure_predictions(settings)
+        return outcome.finish(settings, results, NOTES, PACKAGES, prediction_parts(results), prediction_panels(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRollouts(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOptions):
+    """Measure drafts from earlier answers to the same prompts, as in the epochs of reinforcement learning.
+
+    Each epoch samples several answers to every prompt. The methods differ in what they keep of the answers
+    so far. Ctrl-C ends it early with exit code 130. The report then covers the finished prompts, and says
+    so.
+    """
+
+    EXAMPLES = """
+suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --limit 8 --json rollouts.json
+suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --temperatures 1 0.7 --json rollouts.json
+suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --prompts reasoning.jsonl --json rollouts.json"""
+
+    samples: Count = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
+    temperatures: tuple[float, ...] = option(
+        (1.0, 1.0), "temperature of each epoch; as many epochs as values", several=True, group="prompts"
+    )
+    earlier_model: str | None = option(
+        None, "the model that writes the answers of the first epoch (default: the measured model)", metavar="MODEL"
+    )
+    answers: Path | None = option(
+        None,
+        "draft along plain answers, in counted time: they are read from this file, or sampled and added to it",
+        metavar="FILE",
+    )
+    methods: str = option(
+        "prompt-lookup,prompt trees,live store,hybrid",
+        "names, separated by commas; 'arctic' needs the package arctic-inference",
+        metavar="LIST",
+        group="drafting",
+    )
+
+    def run(self) -> int:
+        from suffolk.benchmarks.decode.options import DecodingOptions
+        from suffolk.benchmarks.decode.report import PACKAGES
+        from suffolk.benchmarks.rollouts.answers import RolloutOptions
+        from suffolk.benchmarks.rollouts.measure import NOTES, measure_rollouts, rollout_panels, rollout_parts
+
+        outcome = self.outcome("rollouts")
+        settings = RolloutOptions(
+            passed_on(self, DecodingOptions, drafters=()),
+            self.samples,
+            self.temperatures,
+            self.earlier_model,
+            comma_list(self.methods),
+            self.answers,
+        )
+        results = measure_rollouts(settings)
+        return outcome.finish(settings, results, NOTES, PACKAGES, rollout_parts(results), rollout_panels(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchAgents(DecodeModelOptions, PlannerOptions, ReportOptions):
+    """Measure edits of the same files in several sessions, with and without a store of earlier answers.
+
+    In each turn the model reads a file, makes one edit, and prints the whole file. Ctrl-C ends it early
+    with exit code 130. The report then covers the finished turns, and says so.
+    """
+
+    EXAMPLES = """
+suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json
+suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperature 0.7 --json agents.json"""
+
+    files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
+    limit: Count = option(3, "files, chosen at random")
+    lines: Count = option(25, "lines of each file, from its beginning")
+    sessions: Count = option(3, "sessions that edit each file, each from its first version on")
+    turns: Count = option(2, "edits in each session, 1 to 4")
+    max_new_tokens: Count = option(320, "longest answer, in tokens")
+    temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
+
+    def run(self) -> int:
+        from suffolk.benchmarks.agents.measure import NOTES, AgentOptions, agent_panels, agent_parts, measure_agents
+        from suffolk.benchmarks.decode.options import DecodingOptions
+        from suffolk.benchmarks.decode.report import PACKAGES
+
+        outcome = self.outcome("agents")
+        decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=())
+        settings = AgentOptions(decoding, self.files, self.limit, self.lines, self.sessions, self.turns)
+        results = measure_agents(settings)
+        return outcome.finish(settings, results, NOTES, PACKAGES, agent_parts(results), agent_panels(results))
+
+
+COMMANDS = {
+    "batch": BenchBatch,
+    "host": BenchHost,
+    "worker": BenchWorker,
+    "prediction": BenchPrediction,
+    "rollouts": BenchRollouts,
+    "agents": BenchAgents,
+}
