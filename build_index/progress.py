@@ -18,8 +18,6 @@ DRAW_SECONDS = 0.1
 """Least seconds between two drawings of a bar."""
 SPEED_SECONDS = 600.0
 """The time left is extrapolated from so many last seconds."""
-
-
 T = TypeVar("T")
 
 

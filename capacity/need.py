@@ -16,8 +16,6 @@ MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
 generation beside the old one, and for peaks."""
 
 Amount = Annotated[int, Within(1, 10**18)]
-
-
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 MAX_NODES = 1024
 """The largest number of nodes of a draft tree that a service sends or a target verifies."""
-
-
 _NO_INDEX = "a retriever without an index answers find_matches and find_drafts itself"
 
 

@@ -21,8 +21,6 @@ else:
     import tomli as tomllib
 
 T = TypeVar("T")
-
-
 ABOVE_0 = math.ulp(0.0)
 """The smallest float above 0: the least value of a range without 0."""
 

@@ -31,8 +31,6 @@ from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain,
 EXAMPLES = ("--model MODEL --text docs/benchmarks.md --dtype bfloat16",)
 BATCH = 8
 Ids = npt.NDArray[np.int64]
-
-
 Results = list[tuple[str, torch.Tensor]]
 
 

@@ -32,8 +32,6 @@ NOTES = (
     "pull_large_parts: parts of 50 MiB in place of 8, as s3fs takes them; moto copies the whole object for each part",
     "all processes share the machine's cores, and the S3 server (moto) is in Python: it bounds every rate but the disk's",
 )
-
-
 SERVER = """
 from werkzeug.serving import WSGIRequestHandler
 WSGIRequestHandler.handle_expect_100 = lambda self: True

@@ -41,8 +41,6 @@ from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.replay.recorder import Recorder, opened_recorder
 
 WARM_UP_TOKENS = 4
-
-
 _ITEMS = 1 << 26
 _ROUNDS = 5
 

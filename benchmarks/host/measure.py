@@ -14,9 +14,16 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from suffolk.benchmarks.host.instant_model import HostClock, InstantPasses, replaced_clock, tiny_target
+from suffolk.benchmarks.host.instant_model import (
+    VOCAB,
+    HostClock,
+    Ids,
+    InstantPasses,
+    WordTexts,
+    replaced_clock,
+    tiny_target,
+)
 from suffolk.benchmarks.host.step_parts import PARTS, StepParts
-from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
 from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore

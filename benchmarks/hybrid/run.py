@@ -10,11 +10,10 @@ from typing import Any
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.benchmarks.decode.setup import Encoded, encode_prompts, load_target, opened_datastores, target_facts
-from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
+from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings, recorded_answers
 from suffolk.benchmarks.hybrid.compared_drafters import Sources, make_compared
 from suffolk.benchmarks.hybrid.counted_time import CountedTime
 from suffolk.benchmarks.hybrid.options import HybridOptions
-from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.hybrid.run_log import RunLog
 from suffolk.benchmarks.parts import alternating, rotated
 from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named

@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster."""
+"""Connects to a Ray cluster, and turns the errors of Ray into those of Suffolk."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+import ray.exceptions as errors
 
-from suffolk.build_index.on_ray.failures import short
-from suffolk.datastore.errors import Field, InvalidArgument, Unavailable, Unsupported
+from suffolk.datastore.errors import (
+    Field,
+    Internal,
+    InvalidArgument,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
 
 CONNECT_SECONDS = 5.0
+LOST = (
+    errors.WorkerCrashedError,
+    errors.NodeDiedError,
+    errors.ObjectLostError,
+    errors.OutOfMemoryError,
+    errors.TaskCancelledError,
+    errors.TaskUnschedulableError,  # the node to which a task is bound has ended
+)
 
 
 @contextmanager
@@ -66,3 +82,47 @@ def _require_answer(address: str) -> None:
             f": {address}: no answer ({error}); check the address and the network, or start a cluster there with "
             "'ray start --head'",
         ) from error
+
+
+class Lost(Exception):
+    """A machine or a process of the cluster ended, and its work is lost."""
+
+
+@contextmanager
+def ray_errors() -> Iterator[None]:
+    """Raises the error of a task as the task raised it.
+
+    Raises:
+        Lost: a node or a process ended.
+        Internal: a task failed by an unknown error.
+        ResourceExhausted, Unavailable: the cluster cannot go on.
+    """
+    try:
+        yield
+    except errors.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, SuffolkError):
+            raise cause from None
+        if isinstance(cause, LOST):
+            raise _lost(cause) from error
+        raise Internal(f"a task on the cluster failed ({type(cause).__name__}: {short(cause)})") from error
+    except LOST as error:
+        raise _lost(error) from error
+    except (errors.OutOfDiskError, errors.ObjectStoreFullError) as error:
+        raise ResourceExhausted(
+            f"a node's disk or object store is full ({short(error)}); free some, or build with a smaller --segment-tokens, and "
+            "run the command again to resume"
+        ) from error
+    except errors.RayError as error:
+        raise Unavailable(
+            f"the Ray cluster does not go on ({short(error)}); run the command again to resume"
+        ) from error
+
+
+def _lost(error: BaseException) -> Lost:
+    return Lost(f"a node or a process of the cluster ended ({type(error).__name__})")
+
+
+def short(error: BaseException) -> str:
+    """The beginning of an error of Ray, which may have many lines."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

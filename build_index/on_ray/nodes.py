@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from suffolk.build_index.on_ray.failures import ray_errors
+from suffolk.build_index.on_ray.connection import ray_errors
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.version import __version__
 

@@ -16,8 +16,7 @@ from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer
 from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
 from suffolk.build_index.on_ray.cluster import Cluster, find_cluster, working_nodes
-from suffolk.build_index.on_ray.connection import connected
-from suffolk.build_index.on_ray.failures import Lost, ray_errors
+from suffolk.build_index.on_ray.connection import Lost, connected, ray_errors
 from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.plan import STORE_BYTES_PER_TOKEN, WORKER_BYTES, segment_bytes

@@ -48,9 +48,9 @@ class StoresConfig:
         live: name -> datastore that clients append to.
         register: URL of the place where it is kept which copy of a live store leads: in storage, or etcd. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
-            (``live_copies.py``).
+            (``copies.py``).
         shards_at: shard of a datastore that has several -> node -> HOST:PORT of its server. The cluster sets it
-            (``shard_placement.py``).
+            (``copies.py``).
     """
 
     datastores: Mapping[str, Source] = field(default_factory=dict)

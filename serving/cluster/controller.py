@@ -14,7 +14,7 @@ from suffolk.datastore.files import write_atomically
 from suffolk.datastore.settings import from_json
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
-from suffolk.serving.cluster.live_copies import copies_of
+from suffolk.serving.cluster.copies import copies_of
 from suffolk.serving.cluster.managed_server import ManagedServer, result_of
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter

@@ -15,6 +15,7 @@ from suffolk.datastore.errors import Field, InvalidArgument, NotFound, ResourceE
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
+from suffolk.serving.cluster.copies import with_copies, with_shards
 from suffolk.serving.cluster.deployment import (
     check_front,
     deploy_front,
@@ -22,10 +23,8 @@ from suffolk.serving.cluster.deployment import (
     front_settings,
     remove_front,
 )
-from suffolk.serving.cluster.live_copies import with_copies
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
 from suffolk.serving.cluster.server_spec import check_stores
-from suffolk.serving.cluster.shard_placement import with_shards
 
 Report = Callable[[str], None]
 """Gets one line about the progress."""

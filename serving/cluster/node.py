@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from suffolk.build_index.on_ray.failures import Lost
+from suffolk.build_index.on_ray.connection import Lost
 from suffolk.build_index.on_ray.nodes import RayNode, alive_nodes, ask_nodes
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
 from suffolk.serving.store.live_store.identity import has_log, is_live

@@ -12,7 +12,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, option_words
-from suffolk.serving.cluster.live_copies import live_words, worker_options
+from suffolk.serving.cluster.copies import live_words, worker_options
 from suffolk.serving.cluster.published_topology import topology_files
 from suffolk.serving.cluster.shards import shard_words, shards_of
 from suffolk.serving.net.endpoint import Endpoint, parse_endpoint

@@ -33,15 +33,13 @@ from suffolk.serving.net.url import tenant_of
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall, RemotePolicy
 from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics
-from suffolk.serving.worker.passages import Passages, find_passages
+from suffolk.serving.worker.traces import Passages, find_passages
 
 LOG = logging.getLogger("suffolk.worker")
 
 DEFAULT_POLICY = RemotePolicy()
 PREFERRED = ("hybrid", "datastore", "prompt-lookup")
 """Default drafters, best first."""
-
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,14 @@ from suffolk.cli.drafting import require_costs
 from suffolk.cli.explanation import explain
 from suffolk.cli.generate_options import EXAMPLES as EXAMPLES
 from suffolk.cli.generate_options import Options
-from suffolk.cli.generation_output import generation_facts, report_lines, show
-from suffolk.cli.generation_trace import TracedAnswer, shown_settings, write_trace
+from suffolk.cli.generation_output import (
+    TracedAnswer,
+    generation_facts,
+    report_lines,
+    show,
+    shown_settings,
+    write_trace,
+)
 from suffolk.cli.model import load_target
 from suffolk.cli.options.setting import settings_of
 from suffolk.cli.output_file import kept_calibration, require_folder, require_record

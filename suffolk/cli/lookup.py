@@ -49,8 +49,6 @@ DEADLINE = 5.0
 """Default deadline of a remote call, in seconds. It is long, because no decoding step waits for the call."""
 BEFORE = 8
 """Tokens before an occurrence."""
-
-
 MOST = 3
 """Tokens that a hint names."""
 

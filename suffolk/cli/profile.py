@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.benchmarks.passes.report import passes_lines, passes_result
+from suffolk.benchmarks.passes import passes_lines, passes_result
 from suffolk.build_index.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options import setting

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.page import write_page
 from suffolk.benchmarks.plot import Panel, svg
-from suffolk.benchmarks.report import Report
+from suffolk.benchmarks.report import Report, write_page
 from suffolk.cli.main import main
 from suffolk.datastore.text_table import Table
 from tests.support.measurements import Page, require_page

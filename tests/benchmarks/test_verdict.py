@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffolk.benchmarks.replay.verdict import judge
+from suffolk.benchmarks.replay.report import judge
 
 
 def row(drafter: str, length: float, speed_up: float | None = None, texts: int = 10) -> dict[str, Any]:

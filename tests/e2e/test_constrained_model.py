@@ -18,7 +18,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.worker.openai.call_reader import ToolCall
+from suffolk.serving.worker.openai.tool_calls import ToolCall
 from suffolk.serving.worker.openai.tool_choice import read_tool_choice
 from suffolk.serving.worker.openai.tool_format import find_format
 from tests.support.drafters import eager_decoder

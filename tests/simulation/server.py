@@ -18,11 +18,10 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Corruption, ResourceExhausted, SuffolkError
 from suffolk.datastore.query import parse_query
 from suffolk.serving.store.live_store.batch import make_batch
-from suffolk.serving.store.live_store.contents import live_pages, select
+from suffolk.serving.store.live_store.contents import live_pages, select, unpack_origin
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import ALWAYS, NONE
 from suffolk.serving.store.live_store.log_file import HEADER_BYTES
-from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.record import encode
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.times import StoreClock

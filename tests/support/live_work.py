@@ -24,9 +24,8 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.store.live_store import times, writer
 from suffolk.serving.store.live_store.check_log import check_log
-from suffolk.serving.store.live_store.contents import live_pages
+from suffolk.serving.store.live_store.contents import live_pages, unpack_origin
 from suffolk.serving.store.live_store.identity import is_free
-from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store, open_live_store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from suffolk.serving.worker.openai.call_reader import MoreArguments, ToolCall
+from suffolk.serving.worker.openai.tool_calls import MoreArguments, ToolCall
 
 
 def joined(events: Iterable[str | ToolCall | MoreArguments]) -> list[ToolCall]:

@@ -15,8 +15,6 @@ from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.net.admission import TokenBucket
 
 T = TypeVar("T")
-
-
 HEDGE_SHARE = 0.05
 """Second calls for each first call, in the long run."""
 HEDGE_BURST = 10.0

@@ -16,8 +16,7 @@ from suffolk.serving.decoding.drafters.registry import NONE
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, SamplingSettings
-from suffolk.serving.integrations.transformers.row_processors import row_processors
-from suffolk.serving.integrations.transformers.session import find_session
+from suffolk.serving.integrations.transformers.session import find_session, row_processors
 
 MOST_ROWS = 1024
 """Most rows of a batch: the slots of a step loop."""

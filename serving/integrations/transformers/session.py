@@ -1,14 +1,18 @@
-"""Shared state of the ``generate`` calls of one model: checked target, measured costs and drafter."""
+"""Shared state of the ``generate`` calls of one model: checked target, measured costs, drafter and logits processors."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
+import transformers
+from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
@@ -25,6 +29,19 @@ from suffolk.serving.open_store import open_store
 
 _ATTRIBUTE = "_suffolk_sessions"
 _LOCK = threading.Lock()
+Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(texts int64[k, n], scores float[k, vocab]) -> scores float[k, vocab]."""
+_ROWWISE = frozenset(
+    getattr(transformers, name)
+    for name in (
+        "EpsilonLogitsWarper", "EtaLogitsWarper", "ForcedEOSTokenLogitsProcessor", "InfNanRemoveLogitsProcessor",
+        "LogitNormalization", "MinLengthLogitsProcessor", "MinNewTokensLengthLogitsProcessor", "MinPLogitsWarper",
+        "NoBadWordsLogitsProcessor", "NoRepeatNGramLogitsProcessor", "SequenceBiasLogitsProcessor",
+        "SuppressTokensLogitsProcessor", "TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper",
+        "TypicalLogitsWarper",
+    )
+)  # fmt: skip
+"""Processors whose result for a row depends only on that row. They accept any number of rows."""
 
 
 class _Sessions(dict[Any, "Session"]):
@@ -109,3 +126,42 @@ def _require_fit(store: Retriever, name: str, model: Any) -> None:
     folder = Path(getattr(model, "name_or_path", "") or "")
     mark = fingerprint(load_tokenizer(folder)) if (folder / "tokenizer.json").is_file() else None
     require_match(store, name, Limits(), str(folder), mark, model.get_input_embeddings().num_embeddings)
+
+
+def row_processors(
+    processors: LogitsProcessorList, row: int, batch: int, padding: torch.Tensor
+) -> tuple[Processor, ...]:
+    """Return the processors of ``row`` of ``batch``, as one function of texts without padding; empty if there are none.
+
+    The processors get the texts with ``padding`` (int64[p]) in front, as in ``generate``.
+    """
+    if not processors:
+        return ()
+    own = [_of_row(each, row, batch) for each in processors]
+
+    def process(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        padded = torch.cat([padding.to(texts.device).expand(len(texts), -1), texts], 1)
+        for each in own:
+            scores = each(padded, scores)
+        return scores
+
+    return (process,)
+
+
+def _of_row(processor: Processor, row: int, batch: int) -> Processor:
+    if type(processor) in _ROWWISE:
+        return processor
+    if type(processor) is RepetitionPenaltyLogitsProcessor:
+        ignored = processor.prompt_ignore_length
+        own = int(ignored[row]) if isinstance(ignored, torch.Tensor) else ignored
+        return RepetitionPenaltyLogitsProcessor(processor.penalty, own)
+
+    def one_by_one(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Each text replaces ``row`` in a full batch, because a processor can depend on the row number."""
+        results = [
+            processor(text.expand(batch, -1).clone(), own.expand(batch, -1).clone())[row]
+            for text, own in zip(texts, scores, strict=True)
+        ]
+        return torch.stack(results)
+
+    return one_by_one

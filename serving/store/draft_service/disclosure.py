@@ -23,8 +23,6 @@ from suffolk.datastore.tree_paths import tree_paths
 T = TypeVar("T")
 _PART = 32
 """Texts whose documents are counted between two checks of the deadline."""
-
-
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
 """Whether each text, which belongs to the entry at the same place, is frequent. A text is not if a part of it is not."""
 LOG = logging.getLogger("suffolk.server")

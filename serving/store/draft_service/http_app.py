@@ -45,7 +45,7 @@ from suffolk.serving.net.http_body import (
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.playground.pages import page_routes
 from suffolk.serving.net.tokens import TOKEN
-from suffolk.serving.store.draft_service import http_live, http_texts
+from suffolk.serving.store.draft_service import http_live, http_messages
 from suffolk.serving.store.draft_service.http_messages import (
     CountBody,
     DraftBody,
@@ -113,17 +113,17 @@ def build_draft_app(
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
-    encoded = http_texts.encode_context(service, found, expired)
+    encoded = http_messages.encode_context(service, found, expired)
     trees = service.draft(found.choices(), found.query(), expired)
     described = [
-        tree_json(tree) | http_texts.describe_tree(service, found, context, tree, expired)
+        tree_json(tree) | http_messages.describe_tree(service, found, context, tree, expired)
         for context, tree in zip(found.contexts, trees, strict=True)
     ]
     return {"trees": described} | encoded
 
 
 def _lookup(service: DraftService, request: Request, found: LookupBody, expired: Expired) -> dict[str, Any]:
-    encoded = http_texts.encode_context(service, found, expired)
+    encoded = http_messages.encode_context(service, found, expired)
     matches = service.lookup(found.choices(), found.query(), expired)
     return {"matches": [{"length": length, "count": count} for length, count in matches]} | encoded
 
@@ -135,9 +135,9 @@ def _count(service: DraftService, request: Request, found: CountBody, expired: E
 
 
 def _occurrences(service: DraftService, request: Request, found: OccurrencesBody, expired: Expired) -> dict[str, Any]:
-    http_texts.encode_pattern(service, found, expired)
+    http_messages.encode_pattern(service, found, expired)
     places = service.occurrences(found.choices(), found.query(), expired)
-    texts = http_texts.describe_occurrences(service, found, places, expired)
+    texts = http_messages.describe_occurrences(service, found, places, expired)
     return {"occurrences": [occurrence_json(place) | more for place, more in zip(places, texts, strict=True)]}
 
 

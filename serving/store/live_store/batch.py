@@ -15,8 +15,8 @@ from suffolk.datastore.context_query import Groups
 from suffolk.datastore.documents import Document, check_documents
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import token_dtype
+from suffolk.serving.store.live_store.contents import LiveOrigin, pack_origin
 from suffolk.serving.store.live_store.identity import StoreIdentity
-from suffolk.serving.store.live_store.origin import LiveOrigin, pack_origin
 from suffolk.serving.store.live_store.settings import MAX_BATCH_TOKENS, LiveSettings
 
 GROUP_SLACK = 8

@@ -7,11 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from suffolk.datastore.errors import damaged
+from suffolk.serving.store.live_store.contents import unpack_origin
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder, published, read_identity
-from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.read_log import RecoveredLog, TornTail, read_shared_log
 from suffolk.serving.store.live_store.record import Change
-from suffolk.serving.store.live_store.replay import replay
+from suffolk.serving.store.live_store.recovery import replay
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,19 @@
-"""The documents in memory: what a flush writes, a checkpoint keeps, and a deletion selects."""
+"""The documents in memory and their origins: what a flush writes, a checkpoint keeps, and a deletion selects."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
+from suffolk.datastore.documents import NO_METADATA, Metadata, check_group, check_source, checked_metadata
+from suffolk.datastore.documents import Origin as FileOrigin
 from suffolk.datastore.query import Query
-from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.record import Change
 
 PAGE_DOCUMENTS = 4096
@@ -113,3 +116,46 @@ def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None =
                 return int(sequence)
             left -= length
     return end
+
+
+class LiveOrigin(NamedTuple):
+    """The origin of a live document.
+
+    Attributes:
+        source: the document's id; None if it has none.
+        metadata: field -> value.
+        group: the name of its group; None if it has none.
+    """
+
+    source: str | None = None
+    metadata: Metadata = NO_METADATA
+    group: str | None = None
+
+    def fields(self) -> FileOrigin:
+        """The origin that conditions of ``suffolk.datastore.query`` select by."""
+        return FileOrigin(self.source, self.metadata)
+
+
+def pack_origin(origin: LiveOrigin) -> bytes:
+    """``origin`` as JSON, without what is empty.
+
+    Raises:
+        InvalidArgument: the source, the metadata or the group is not allowed.
+    """
+    source, metadata, group = origin
+    if source is not None:
+        check_source(source)
+    if group is not None:
+        check_group(group)
+    entry = {
+        "source": source,
+        "metadata": (checked_metadata(source or "a document", metadata) or None) if metadata else None,
+        "group": group,
+    }
+    kept = {name: value for name, value in entry.items() if value is not None}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") if kept else b""
+
+
+def unpack_origin(packed: bytes) -> LiveOrigin:
+    """The origin that ``pack_origin`` packed."""
+    return LiveOrigin(**json.loads(packed)) if packed else LiveOrigin()

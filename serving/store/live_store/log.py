@@ -18,8 +18,17 @@ from pathlib import Path
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.files import fsync_directory
-from suffolk.serving.store.live_store.log_file import HEADER_BYTES, LogFile, checkpoint_path, header, log_path
-from suffolk.serving.store.live_store.log_writes import create_file, refused, write_all, write_file
+from suffolk.serving.store.live_store.log_file import (
+    HEADER_BYTES,
+    LogFile,
+    checkpoint_path,
+    create_file,
+    header,
+    log_path,
+    refused,
+    write_all,
+    write_file,
+)
 from suffolk.serving.store.live_store.read_log import RecoveredLog
 from suffolk.serving.store.live_store.record import PREFIX, checksum_of, frame
 

@@ -1,4 +1,4 @@
-"""Files of the write-ahead log: their names and headers.
+"""Files of the write-ahead log: their names, headers and writes.
 
 The log is a folder of files ``NUMBER.log``, in rising order without gaps. ``NUMBER.checkpoint`` replaces all files up to that
 number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write. It also has the
@@ -7,12 +7,16 @@ checksum of the last record there, so no file can take the place of another one.
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.datastore.errors import Corruption, Unsupported, damaged
+from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted, SuffolkError, Unsupported, damaged
+from suffolk.datastore.files import fsync_directory
 from suffolk.serving.store.live_store.record import VERSION, Layout
 
 LOG_SUFFIX = ".log"
@@ -25,6 +29,8 @@ HEADER_BYTES = _HEADER.size
 _OLD_HEADERS = {1: struct.Struct("<8sIQI"), 2: struct.Struct("<8sIQII")}
 """Of version 1, without a salt, and of version 2, without the checksum of a record."""
 LEAST_HEADER_BYTES = _OLD_HEADERS[1].size
+OWNER_ONLY = 0o600
+"""Mode of log files: they hold text that was appended, also by tenants that others may not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +108,57 @@ def checkpoint_path(folder: Path, number: int) -> Path:
 def file_number(path: Path) -> int:
     """The number in the name of a log file or checkpoint."""
     return int(path.name.partition(".")[0])
+
+
+def create_file(path: Path, content: bytes) -> int:
+    """A new file with ``content``, synced with its name; returns its descriptor, which appends. A failed file is removed.
+
+    Raises:
+        ResourceExhausted, PermissionDenied: it cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, OWNER_ONLY)
+    except OSError as error:
+        raise refused(path, error) from error
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+        fsync_directory(path.parent)
+    except (OSError, SuffolkError) as error:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
+        raise (refused(path, error) if isinstance(error, OSError) else error) from error
+    return descriptor
+
+
+def write_file(path: Path, parts: Iterable[bytes]) -> int:
+    """Write and sync a file; returns its size. A failed file is removed. Raises as ``create_file``."""
+    size = 0
+    try:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, OWNER_ONLY)) as file:
+            for part in parts:
+                size += file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise refused(path, error) from error
+        raise
+    return size
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of ``content``. Raises OSError; a part may be written then."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def refused(path: Path, error: OSError) -> SuffolkError:
+    """The error for a ``path`` that cannot be written."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PermissionDenied(f"{path} cannot be written ({error.strerror}); check the permissions of its folder")
+    return ResourceExhausted(
+        f"{path} cannot be written ({error.strerror}): the change is refused, and reads go on; free disk space"
+    )

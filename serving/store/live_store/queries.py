@@ -15,8 +15,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import read_stored_tokenizer
 from suffolk.serving.store.live_store.bounds import Bounds
+from suffolk.serving.store.live_store.contents import unpack_origin
 from suffolk.serving.store.live_store.identity import StoreIdentity
-from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.published_files import PublishedFiles
 
 

@@ -70,7 +70,7 @@ class Change:
         sequences: uint64[documents], rising; no two documents of a store have the same.
         groups: uint64[documents], keys of groups; 0: no group.
         times: int64[documents], seconds.
-        origins: bytes of each document's origin (``suffolk.serving.store.live_store.origin``).
+        origins: bytes of each document's origin (``suffolk.serving.store.live_store.contents``).
         removed: uint64[n], sequences of documents to remove. Unknown ones are ignored.
         drop_before: all earlier documents with a lower sequence are removed.
         keys: of appends, this one or earlier ones.

@@ -22,7 +22,7 @@ from suffolk.datastore.query import parse_query
 from suffolk.serving.store.live_store.append_keys import hash_key
 from suffolk.serving.store.live_store.batch import make_batch
 from suffolk.serving.store.live_store.bounds import Bounds
-from suffolk.serving.store.live_store.contents import live_pages, select
+from suffolk.serving.store.live_store.contents import live_pages, select, unpack_origin
 from suffolk.serving.store.live_store.identity import (
     append_lock,
     create_identity,
@@ -31,7 +31,6 @@ from suffolk.serving.store.live_store.identity import (
     refuse_replica,
 )
 from suffolk.serving.store.live_store.maintenance import Maintenance, MaintenanceThread
-from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.published_files import PublishedFiles
 from suffolk.serving.store.live_store.queries import LiveQueries
 from suffolk.serving.store.live_store.record import ChangeFeed

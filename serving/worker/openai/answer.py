@@ -18,7 +18,7 @@ from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.schema import GenerationBody, StreamOptions
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
-from suffolk.serving.worker.trace_json import TraceBudget
+from suffolk.serving.worker.traces import TraceBudget
 
 BodyT = TypeVar("BodyT", bound=GenerationBody)
 FINISH = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}

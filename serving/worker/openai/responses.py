@@ -12,7 +12,7 @@ from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import FINISH, Reply, usage
 from suffolk.serving.worker.openai.calls import chat_calls, chosen_tools
-from suffolk.serving.worker.openai.chat_message import ChatMessage
+from suffolk.serving.worker.openai.chat import ChatMessage
 from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts

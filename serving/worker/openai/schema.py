@@ -13,7 +13,7 @@ from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.known_fields import check_extra
-from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
+from suffolk.serving.worker.traces import MAX_FOLLOWING, MAX_PASSAGES
 
 NO_LIMIT = -1
 """Asks for as many tokens as fit, as clients of llama.cpp and LM Studio do."""

@@ -68,8 +68,14 @@ class BenchService(ReportOptions):
     max_nodes: Count = option(64, "nodes in a draft")
 
     def run(self) -> int:
-        from suffolk.benchmarks.service.measure import ServiceOptions, measure_service
-        from suffolk.benchmarks.service.report import NOTES, PACKAGES, service_panels, service_parts
+        from suffolk.benchmarks.service.measure import (
+            NOTES,
+            PACKAGES,
+            ServiceOptions,
+            measure_service,
+            service_panels,
+            service_parts,
+        )
 
         outcome = self.outcome("service")
         settings = passed_on(self, ServiceOptions)
@@ -132,8 +138,14 @@ class BenchBuild(WorkdirOptions):
     )
 
     def run(self) -> int:
-        from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
-        from suffolk.benchmarks.building.report import NOTES, PACKAGES, building_panels, building_parts
+        from suffolk.benchmarks.building.measure import (
+            NOTES,
+            PACKAGES,
+            BuildingOptions,
+            building_panels,
+            building_parts,
+            measure_building,
+        )
 
         outcome = self.outcome("build")
         settings = passed_on(
@@ -162,8 +174,14 @@ class BenchMemory(WorkdirOptions):
     rounds: Count = option(2, "rounds after the cold one")
 
     def run(self) -> int:
-        from suffolk.benchmarks.memory.measure import MemoryOptions, measure_memory
-        from suffolk.benchmarks.memory.report import NOTES, PACKAGES, memory_panels, memory_parts
+        from suffolk.benchmarks.memory.measure import (
+            NOTES,
+            PACKAGES,
+            MemoryOptions,
+            measure_memory,
+            memory_panels,
+            memory_parts,
+        )
 
         outcome = self.outcome("memory")
         workdir = self.folder(outcome)
@@ -193,9 +211,8 @@ class BenchLive(ReportOptions):
     against: str | None = option(None, "also measure this package, on the same tokens", choices=("arctic-inference",))
 
     def run(self) -> int:
-        from suffolk.benchmarks.live.measure import measure_live
+        from suffolk.benchmarks.live.measure import NOTES, PACKAGES, live_panels, live_parts, measure_live
         from suffolk.benchmarks.live.pieces import LiveBenchOptions
-        from suffolk.benchmarks.live.report import NOTES, PACKAGES, live_panels, live_parts
 
         outcome = self.outcome("live")
         settings = passed_on(self, LiveBenchOptions, against=self.against is not None)

@@ -29,8 +29,7 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
     batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
-        from suffolk.benchmarks.batch.measure import measure_batches
-        from suffolk.benchmarks.batch.report import NOTES, batch_panels, batch_parts
+        from suffolk.benchmarks.batch.measure import NOTES, batch_panels, batch_parts, measure_batches
         from suffolk.benchmarks.decode.report import PACKAGES
 
         outcome, settings = self.outcome("batch"), self.decoding()
@@ -132,8 +131,12 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
         from suffolk.benchmarks.decode.options import DecodingOptions
         from suffolk.benchmarks.decode.report import PACKAGES
         from suffolk.benchmarks.prediction.edits import PredictionOptions
-        from suffolk.benchmarks.prediction.measure import measure_predictions
-        from suffolk.benchmarks.prediction.report import NOTES, prediction_panels, prediction_parts
+        from suffolk.benchmarks.prediction.measure import (
+            NOTES,
+            measure_predictions,
+            prediction_panels,
+            prediction_parts,
+        )
 
         outcome = self.outcome("prediction")
         drafters = comma_list(self.drafters)

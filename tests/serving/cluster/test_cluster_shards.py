@@ -17,12 +17,11 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.settings import from_json
 from suffolk.serving.clients.fanout.datastore import connect_several
 from suffolk.serving.cluster.config import ClusterConfig, config_from
-from suffolk.serving.cluster.live_copies import copies_of
+from suffolk.serving.cluster.copies import copies_of, with_shards
 from suffolk.serving.cluster.node import LiveFiles, find_live_files
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
-from suffolk.serving.cluster.server_process import ServerProcess
+from suffolk.serving.cluster.server_actor import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
-from suffolk.serving.cluster.shard_placement import with_shards
 from tests.support.stores import make_store
 from tests.support.waiting import HANG
 

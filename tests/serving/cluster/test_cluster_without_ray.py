@@ -39,7 +39,7 @@ def test_the_file_is_read_first(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "suffolk.build_index.on_ray.connection", raising=False)
-    monkeypatch.delitem(sys.modules, "suffolk.build_index.on_ray.failures", raising=False)
+    monkeypatch.delitem(sys.modules, "suffolk.build_index.on_ray.connection", raising=False)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     path = tmp_path / "cluster.yaml"
     if text:

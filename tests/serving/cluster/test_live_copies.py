@@ -12,7 +12,7 @@ from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.settings import from_json
 from suffolk.serving.cluster.config import ClusterConfig, config_from
-from suffolk.serving.cluster.live_copies import copies_of, with_copies
+from suffolk.serving.cluster.copies import copies_of, with_copies
 from suffolk.serving.cluster.server_spec import wanted_servers
 
 A, B, C = (RayNode(name, name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from suffolk.build_index.on_ray.failures import Lost
+from suffolk.build_index.on_ray.connection import Lost
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.cluster import node

@@ -13,8 +13,7 @@ from suffolk.datastore.version import __version__
 from suffolk.serving.clients.fanout.datastore import connect_several
 from suffolk.serving.cluster.config import StoresConfig, config_from
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
-from suffolk.serving.cluster.server_actor import server_facts
-from suffolk.serving.cluster.server_process import ServerProcess
+from suffolk.serving.cluster.server_actor import ServerProcess, server_facts
 from suffolk.serving.cluster.server_spec import wanted_servers
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role

@@ -16,8 +16,7 @@ import pytest
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
 from suffolk.serving.cluster.node import RayNode
-from suffolk.serving.cluster.server_actor import ServerActor
-from suffolk.serving.cluster.server_process import ServerProcess
+from suffolk.serving.cluster.server_actor import ServerActor, ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
 from tests.support.stores import make_store
 from tests.support.waiting import HANG, until
@@ -74,7 +73,7 @@ def test_a_server_ends_with_a_killed_parent(store: Path, tmp_path: Path) -> None
     words = ["serve", f"s={store}", *LOOPBACK]
     code = f"""
 from pathlib import Path
-from suffolk.serving.cluster.server_process import ServerProcess
+from suffolk.serving.cluster.server_actor import ServerProcess
 server = ServerProcess({words!r}, Path({str(tmp_path / "log")!r}))
 print(server.wait_ready({HANG}).pid, flush=True)
 server.wait()

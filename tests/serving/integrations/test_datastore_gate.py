@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffolk.serving.integrations.datastore_gate import DatastoreGate
+from suffolk.serving.integrations.chain_planner import DatastoreGate
 
 
 def run(gains: dict[int, float], base: float, each: float, steps: int = 2000) -> tuple[dict[int, int], float]:

@@ -13,8 +13,7 @@ from suffolk.datastore import limits
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import DeadlineExceeded
 from suffolk.serving.net.identity import OPERATOR, acting_as
-from suffolk.serving.store.draft_service.http_messages import DraftBody
-from suffolk.serving.store.draft_service.http_texts import describe_tree
+from suffolk.serving.store.draft_service.http_messages import DraftBody, describe_tree
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.draft_service.service import DraftService
 from tests.support.draft_server import serving

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from suffolk.serving.worker.openai.chat_message import ChatMessage
+from suffolk.serving.worker.openai.chat import ChatMessage
 from suffolk.serving.worker.openai.tool_choice import first_call, read_function_call
 from suffolk.serving.worker.openai.tool_format import FORMATS
 from suffolk.serving.worker.server import WorkerServer

@@ -9,8 +9,7 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.worker.openai import tool_calls
-from suffolk.serving.worker.openai.call_reader import CallReader, ToolCall
-from suffolk.serving.worker.openai.tool_calls import MAX_OPEN, ToolCallParser, _JsonScan
+from suffolk.serving.worker.openai.tool_calls import MAX_OPEN, CallReader, ToolCall, ToolCallParser, _JsonScan
 from suffolk.serving.worker.openai.tool_format import FORMATS, find_format
 from tests.support.tool_calls import joined
 

@@ -12,8 +12,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.worker.openai.call_reader import ToolCall
 from suffolk.serving.worker.openai.history import template_messages
+from suffolk.serving.worker.openai.tool_calls import ToolCall
 from suffolk.serving.worker.openai.tool_choice import MAX_TOOLS, read_tool_choice
 from suffolk.serving.worker.openai.tool_format import FORMATS
 from tests.support.drafters import MadeUpDrafter, eager_decoder, random_tree

@@ -20,7 +20,7 @@ from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
 from suffolk.serving.worker.call import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
-from suffolk.serving.worker.trace_json import TraceBudget
+from suffolk.serving.worker.traces import TraceBudget
 from tests.support.draft_server import connected, serving
 from tests.support.drafters import alone
 from tests.support.http_requests import ask
