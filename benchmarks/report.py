@@ -1,4 +1,4 @@
-"""Writes the results of one measurement as JSON and as a page, with all that is needed to judge and repeat it: settings, code, machine."""
+"""Writes the results of a run as JSON and as a page, with what is needed to judge and repeat it: settings, code, machine."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     http_server, http_middleware         HTTP: its connections, and the checks that every request passes
     http_app, http_body                  pages that all servers have, bodies of requests and of errors
     identity, access_file, authenticator callers, their tokens and roles
-    admission, quota, limits             how many calls run, how much a tenant may use, numbers of all servers
+    admission, quota                     how many calls run, and how much a tenant may use
     call_errors, logs, metrics, tracing  errors on the wire, and records of calls
     url, channel, tokens                 for clients: addresses and connections; token ids as bytes
 
