@@ -1,8 +1,7 @@
-"""Writes the results of a run as JSON and as a page, with what is needed to judge and repeat it: settings, code, machine."""
+"""Writes the results of one measurement as JSON, with everything needed to judge and repeat it: settings, code and machine."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
@@ -17,15 +16,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
-from suffolk.benchmarks.folder import make_folder, whole_file
-from suffolk.benchmarks.parts import stop_lines
-from suffolk.benchmarks.plot import Panel, svg
+from suffolk.benchmarks.folder import make_folder
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.files import write_json
-from suffolk.datastore.text_table import Table
 from suffolk.datastore.version import __version__
 
 INSTALL = "pip install 'suffolk[bench]'"
@@ -167,54 +161,3 @@ def missing(package: str) -> Unsupported:
 def _git(*arguments: str) -> str:
     command = ["git", "-C", str(HOME), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-
-
-def write_page(path: Path, run: dict[str, Any], parts: Sequence[str | Table], panels: Sequence[Panel]) -> None:
-    """Write the page of ``run``. Creates the folder.
-
-    Args:
-        run: what ``Report.to_dict`` returned.
-        parts: tables, and text between them.
-        panels: the plots.
-
-    Raises:
-        Unsupported: matplotlib is not installed.
-        ResourceExhausted: the file cannot be written.
-    """
-    page = _TEMPLATES.get_template("page.html").render(
-        title=f"suffolk bench {run['benchmark']}",
-        run=run,
-        stopped=stop_lines(run["results"].get("stopped")),
-        parts=parts,
-        charts=[(panel.title, Markup(svg(panel))) for panel in panels],  # noqa: S704, ``svg`` escapes
-        facts=_facts(run),
-        settings=json.dumps(run["settings"], indent=2),
-    )
-    make_folder(path.parent)
-    with whole_file(path) as file:
-        file.write_text(page, encoding="utf-8")
-
-
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-
-
-def _facts(run: dict[str, Any]) -> dict[str, str]:
-    machine = run["machine"]
-    return {
-        "command": run["command"],
-        "commit": run["commit"] or "unknown",
-        "finished": run["finished"],
-        "seed": str(run["seed"]),
-        "processor": f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores usable",
-        "accelerators": ", ".join(machine["accelerators"]) or "none used",
-        "memory": f"{machine['memory_bytes'] / 2**30:.1f} GiB",
-        "load at the end": ", ".join(f"{load:.2f}" for load in machine["load_average"]) + " (1, 5 and 15 minutes)",
-        "system": f"{machine['system']}, Python {machine['python']}",
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
-    }

@@ -19,6 +19,24 @@ from suffolk.serving.store.live_store.record import Change
 PAGE_DOCUMENTS = 4096
 
 
+class LiveOrigin(NamedTuple):
+    """The origin of a live document.
+
+    Attributes:
+        source: the document's id; None if it has none.
+        metadata: field -> value.
+        group: the name of its group; None if it has none.
+    """
+
+    source: str | None = None
+    metadata: Metadata = NO_METADATA
+    group: str | None = None
+
+    def fields(self) -> FileOrigin:
+        """The origin that conditions of ``suffolk.datastore.query`` select by."""
+        return FileOrigin(self.source, self.metadata)
+
+
 @dataclass(slots=True)
 class Selection:
     """Documents in memory.
@@ -116,24 +134,6 @@ def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None =
                 return int(sequence)
             left -= length
     return end
-
-
-class LiveOrigin(NamedTuple):
-    """The origin of a live document.
-
-    Attributes:
-        source: the document's id; None if it has none.
-        metadata: field -> value.
-        group: the name of its group; None if it has none.
-    """
-
-    source: str | None = None
-    metadata: Metadata = NO_METADATA
-    group: str | None = None
-
-    def fields(self) -> FileOrigin:
-        """The origin that conditions of ``suffolk.datastore.query`` select by."""
-        return FileOrigin(self.source, self.metadata)
 
 
 def pack_origin(origin: LiveOrigin) -> bytes:

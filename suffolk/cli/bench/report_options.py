@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffolk.benchmarks.page import write_page
 from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
-from suffolk.benchmarks.report import Report, plain, write_page, write_report
+from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.cli.options.setting import Options, option
 from suffolk.cli.output_file import plot_beside, require_page
 from suffolk.datastore.text_table import Table
