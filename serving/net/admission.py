@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
-from suffolk.serving.net.call_errors import MAX_RETRY_SECONDS
 
 RETRY_SECONDS = 0.1
 """Least time after which a refused caller is asked to come back."""
 RETURNS_PER_SECOND = 250
 """Refused callers that are asked to come back in one second. More would take the time of calls that are answered."""
+MAX_RETRY_SECONDS = 1.0
+"""Longest time, unless a quota says another one. A server that stops or starts is tried again after this time, too."""
 
 
 class Readiness:

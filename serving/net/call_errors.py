@@ -12,6 +12,7 @@ from grpc_status import rpc_status
 
 from suffolk.datastore import errors
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError, Unavailable
+from suffolk.serving.net.admission import MAX_RETRY_SECONDS
 
 STATUS_CODES: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
     errors.InvalidArgument: (grpc.StatusCode.INVALID_ARGUMENT, http.HTTPStatus.BAD_REQUEST),
@@ -56,8 +57,6 @@ CONNECTION_LOST = "the connection was lost; check whether the {server} still run
 CANCELLED = "the {server} cancelled the call: it is stopping, or its replies were not read in time; try again"
 TOO_LARGE = "a message of this call is larger than the {server} or this client allows; split the call into several"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
-MAX_RETRY_SECONDS = 1.0
-"""Longest time, unless a quota says another one. A server that stops or starts is tried again after this time, too."""
 MAX_ERROR_TEXT = 1024
 """Characters of an error message on the wire, so that it fits into the trailers of a call."""
 

@@ -24,8 +24,7 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import Paths, path_counts, paths_of
-from suffolk.serving.net.admission import AdmissionController
-from suffolk.serving.net.call_errors import MAX_RETRY_SECONDS
+from suffolk.serving.net.admission import MAX_RETRY_SECONDS, AdmissionController
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.messages.choices import DatastoreChoice, check_choices
 from suffolk.serving.net.messages.documents import pack_groups, unpack_groups

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.net.call_errors import MAX_RETRY_SECONDS
+from suffolk.serving.net.admission import MAX_RETRY_SECONDS
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.metrics import RequestMetrics
 

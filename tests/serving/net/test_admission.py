@@ -11,6 +11,7 @@ from suffolk.datastore.errors import (
     Unavailable,
 )
 from suffolk.serving.net.admission import (
+    MAX_RETRY_SECONDS,
     RETRY_SECONDS,
     RETURNS_PER_SECOND,
     AdmissionController,
@@ -18,7 +19,6 @@ from suffolk.serving.net.admission import (
     RetryTimes,
     TokenBucket,
 )
-from suffolk.serving.net.call_errors import MAX_RETRY_SECONDS
 
 
 def test_admission_controller_rejects_calls_beyond_its_limit() -> None:

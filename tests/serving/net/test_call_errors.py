@@ -21,9 +21,9 @@ from suffolk.datastore.errors import (
     Unsupported,
 )
 from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.admission import MAX_RETRY_SECONDS
 from suffolk.serving.net.call_errors import (
     MAX_ERROR_TEXT,
-    MAX_RETRY_SECONDS,
     RETRY_KEY,
     STATUS_CODES,
     abort_call,
