@@ -1,10 +1,10 @@
-"""Runs a study as a command: an error of the closed set becomes one line on stderr and an exit code."""
+"""Runs a study as a command: an error of the closed set becomes one line on stderr and an exit code. Options that studies share."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +14,8 @@ from suffolk.cli.output_file import require_folder
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.checks import whole_within
 from suffolk.datastore.datastore import MAX_THREADS
+from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
+from suffolk.serving.decoding.drafters.registry import BUILT_IN
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 
 MOST_ROUNDS = 10_000
@@ -77,3 +79,24 @@ def run_command(
         return work(args)
 
     return exit_code_of(checked, "error")
+
+
+def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str] = ()) -> None:
+    """Declare the options of all built-in drafters except ``without``, each option once."""
+    entries = [entry for entry in BUILT_IN.values() if entry.name not in without]
+    for option in {each.flag: each for entry in entries for each in entry.options}.values():
+        if option.kind is bool:
+            parser.add_argument(option.flag, action="store_true", help=option.help)
+        elif option.repeated:
+            parser.add_argument(
+                option.flag, type=option.kind, action="append", default=[], metavar=option.metavar, help=option.help
+            )
+        else:
+            parser.add_argument(option.flag, type=option.kind, metavar=option.metavar, help=option.help)
+
+
+def read_drafter_config(args: argparse.Namespace) -> DrafterConfig:
+    """Return the drafters that the options in ``args`` select. Raises as ``DrafterConfig``."""
+    entries = [entry for entry in BUILT_IN.values() if entry.needs_option]
+    names = {option.name for entry in entries for option in entry.options}
+    return DrafterConfig(dtype=args.dtype, **{name: getattr(args, name) for name in names if hasattr(args, name)})

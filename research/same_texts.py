@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from research.command import add_seed, command_parser, run_command
-from research.drafter_options import add_drafter_options, read_drafter_config
+from research.command import add_drafter_options, add_seed, command_parser, read_drafter_config, run_command
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target, make_drafters, opened_datastores
 from suffolk.benchmarks.prompts import load_prompts

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from research.simulated_device.device import QUIET, Device, Disturbances, DraftTimes, believed, costs_like, seconds_of
 from research.simulated_device.draft_model import SimulatedDraftModel
-from research.simulated_device.fixed_planner import FixedPlanner
 from research.simulated_device.simulation import Load, Result, simulate
 from research.simulated_device.sources import KnowingDrafter, damage, take_time
 from suffolk.benchmarks.parts import alternating
@@ -21,7 +20,9 @@ from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.policy.planner import Planner
 from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording
@@ -139,3 +140,15 @@ def compare(case: Case, names: Sequence[str]) -> Iterator[Compared]:
         best = max(rates, key=lambda size: rates[size])
         speed_up = result.rate / plain.rate
         yield Compared(name, result, speed_up, result.rate / rates[best], best, result.rate / ceiling)
+
+
+class FixedPlanner(VerifyAllPlanner):
+    """Verifies the ``nodes`` best nodes of each request in every step. Not thread-safe."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
+        for each in candidates:
+            each.verified += min(self._nodes, len(each.scores))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from research.simulated_device.clock import VirtualClock
+from suffolk.benchmarks.host.instant_model import replaced_clock
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 
 _PERIOD = 3.0
@@ -116,3 +117,24 @@ DraftSeconds = Callable[[int, int], float]
 def seconds_of(times: DraftTimes) -> DraftSeconds:
     """The seconds of each call that ``times`` describe."""
     return lambda number, requests: times.call + requests * times.request + (0.0 if number else times.first)
+
+
+class VirtualClock:
+    """Seconds since the start of a simulation. Not thread-safe.
+
+    Attributes:
+        now: the time, in seconds.
+        work: seconds that the same work takes on the undisturbed device.
+    """
+
+    def __init__(self) -> None:
+        self.now = self.work = 0.0
+
+    def advance(self, seconds: float, work: float) -> None:
+        """Let ``seconds`` pass. Undisturbed, they would be ``work`` seconds."""
+        self.now += seconds
+        self.work += work
+
+    def running(self) -> AbstractContextManager[None]:
+        """Inside the block this clock replaces ``time.perf_counter`` in the whole process."""
+        return replaced_clock(lambda: self.now)

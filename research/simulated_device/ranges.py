@@ -15,9 +15,8 @@ from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
 from research.simulated_device.bars import CPU, GPU, Checked, batches, holding, losing, models, unsteady
-from research.simulated_device.comparison import NAMES, SIZES, Case, read_answers
+from research.simulated_device.comparison import NAMES, SIZES, Case, FixedPlanner, read_answers
 from research.simulated_device.device import costs_like
-from research.simulated_device.fixed_planner import FixedPlanner
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.policy import constants

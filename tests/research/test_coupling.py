@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from research import coupling
-from research.coupling import CHILDREN, compare
+from research.coupling import CHILDREN, compare, statement
 from research.coupling_pairs import CouplingOptions, logits_by_context
-from research.coupling_report import statement
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from tests.support.tiny_models import save_tiny
 

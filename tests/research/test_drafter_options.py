@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from research.drafter_options import add_drafter_options, read_drafter_config
+from research.command import add_drafter_options, read_drafter_config
 
 
 def test_lists_are_empty_where_nothing_is_given() -> None:
