@@ -103,7 +103,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("suffolk.build_index.workspace.failpoint", stop)
-    monkeypatch.setattr("suffolk.datastore.manifest.failpoint", stop)
+    monkeypatch.setattr("suffolk.datastore.files.failpoint", stop)
 
 
 @pytest.mark.parametrize("point", ["publish.moved", "MANIFEST.created", "MANIFEST.renamed"])
