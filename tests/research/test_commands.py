@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from research.command import run_command
+from research.command import add_drafter_options, read_drafter_config, run_command
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 
 ROOT = Path(__file__).parents[2]
@@ -207,3 +207,12 @@ def test_results_without_a_folder_are_refused_before_anything_is_measured(
 def test_the_guide_names_every_study() -> None:
     guide = (ROOT / "research" / "README.md").read_text()
     assert not [name for name in MISTAKES if f"| `{name}` |" not in guide]
+
+
+def test_lists_are_empty_where_nothing_is_given() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dtype", default="auto")
+    add_drafter_options(parser)
+    assert read_drafter_config(parser.parse_args([])).parts() == {}
+    given = read_drafter_config(parser.parse_args(["--head", "a", "--head", "b", "--draft-model", "c"]))
+    assert given.options == {"head": [Path("a"), Path("b")], "draft_model": "c"}

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from suffolk.benchmarks.decode.options import DecodingOptions
+from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
+from suffolk.benchmarks.hybrid.options import HybridOptions
+from suffolk.benchmarks.hybrid.run_log import RunLog
 from suffolk.benchmarks.hybrid.summary import MEAN
 from suffolk.cli.main import main
+from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.decoding.engine.model.int8_linear import compress
@@ -128,3 +133,47 @@ def test_counted_time_consists_of_passes(folder: Path, tmp_path: Path, capsys: p
     assert "the time of early-exit cannot be counted" in capsys.readouterr().err
     assert main(["bench", "hybrid", *common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
     assert "--counted needs the part planned" in capsys.readouterr().err
+
+
+def test_a_log_continues_where_the_run_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "rows.jsonl"
+    first = RunLog(path, {"a": (1, 2)})
+    first.add({"part": "x", "value": 1})
+    with path.open("a") as file:
+        file.write('{"part": "y", "val')
+    second = RunLog(path, {"a": [1, 2]})
+    assert (second.rows, second.runs) == ([{"part": "x", "value": 1}], 2)
+    assert second.has(part="x")
+    assert not second.has(part="x", value=2)
+    second.add({"part": "y"})
+    assert RunLog(path, {"a": [1, 2]}).rows == [{"part": "x", "value": 1}, {"part": "y"}]
+    with pytest.raises(InvalidArgument, match=r"other settings \(a\)"):
+        RunLog(path, {"a": [1]})
+    path.write_text("oops\n" + path.read_text())
+    with pytest.raises(Corruption, match="not JSON"):
+        RunLog(path, {"a": [1, 2]})
+
+
+def options(**changes: object) -> HybridOptions:
+    return HybridOptions(DecodingOptions("m", (Path("p"),), drafters=()), Path("out"), **changes)  # type: ignore[arg-type]
+
+
+def test_options_are_checked() -> None:
+    assert options().names == ("prompt-lookup", HYBRID)
+    assert options(useless=True).names == (HYBRID, "hybrid + useless network")
+    for changes in (
+        {"nodes": (0,)},
+        {"nodes": (8, 8)},
+        {"parts": ("x",)},
+        {"temperatures": ()},
+        {"unrelated": "u"},
+        {"drafters": ("hindsight: eagle",)},
+    ):
+        with pytest.raises(InvalidArgument):
+            options(**changes)
+
+
+def test_settings_contain_everything_that_rows_depend_on() -> None:
+    assert options().settings() == options(nodes=(4,), temperatures=(1.0,), parts=("nodes",)).settings()
+    assert options().settings() != options(excluded=frozenset({"a"})).settings()
+    assert options().settings() != options(drafters=("prompt-lookup",)).settings()
