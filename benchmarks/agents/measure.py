@@ -16,8 +16,8 @@ from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import source_files
-from suffolk.benchmarks.prompts import Prompt, encode_prompt
-from suffolk.benchmarks.rollouts.memory import GroupAlone, LiveMemory, Memory, NoMemory, new_store
+from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
+from suffolk.benchmarks.rollouts.memory import ArcticMemory, GroupAlone, LiveMemory, Memory, NoMemory, new_store
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.text_table import Table
@@ -28,7 +28,8 @@ from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
-METHODS = ("prompt-lookup", "own store", "shared store")
+METHODS = ("prompt-lookup", "prediction", "own store", "shared store", "arctic")
+USUAL_METHODS = METHODS[:-1]
 EDITS = (
     "Add a comment line above every function and class.",
     "Add type hints to every function.",
@@ -40,7 +41,9 @@ _BLOCK = re.compile(r"```[a-z]*\n(.*?)(?:\n```|$)", re.DOTALL)
 HEADERS = ("sessions", "method", "tokens/s", "speed-up", "least", "M", "identical")
 NOTES = (
     "a turn: the prompt holds the file as it is now and asks for one edit; the answer is the whole file",
-    "own store: prompt lookup, and a live store of the session's earlier answers; shared store: of all sessions' answers",
+    "own store: hybrid with a live store of the session's earlier answers; shared store: of all sessions' answers",
+    "prediction: own store, and the file as it is now is the predicted output",
+    "arctic: Arctic Inference's suffix trees of the request and of all sessions' answers",
     "speed-up: ratio of all tokens per second to plain decoding, without the prompt's pass; least: the worst turn",
     "M: tokens generated per target pass; identical: answers equal to plain decoding's token for token",
     "the methods run every turn one after the other, in rotating order",
@@ -54,20 +57,28 @@ class AgentOptions:
     Attributes:
         decoding: the model, the length of answers, and the temperature. Its prompts and drafters are not used.
         files: source files to edit, or folders of them.
-        limit: number of files, chosen at random.
+        tasks: in place of files, prompts that hold a file in their last code block (``python -m research.edit_tasks``).
+        limit: number of files or tasks, chosen at random.
         lines: number of lines used from the beginning of each file.
         sessions: sessions that edit each file, each from its first version on.
-        turns: edits in each session, 1 to the number of ``EDITS``.
+        turns: edits in each session, 1 to the number of ``EDITS``. A task has one.
+        methods: some of ``METHODS``.
     """
 
     decoding: DecodingOptions
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = ()
+    tasks: tuple[Path, ...] = ()
     limit: int = 3
     lines: int = 25
     sessions: int = 3
     turns: int = 2
+    methods: tuple[str, ...] = USUAL_METHODS
 
     def __post_init__(self) -> None:
+        if bool(self.files) == bool(self.tasks):
+            raise InvalidArgument("give either files or tasks")
+        if unknown := sorted(set(self.methods) - set(METHODS)):
+            raise InvalidArgument(Field("methods"), f": {unknown[0]!r} is unknown; known: {', '.join(METHODS)}")
         for name, value in (("limit", self.limit), ("lines", self.lines), ("sessions", self.sessions)):
             if value < 1:
                 raise InvalidArgument(f"{name} is {value}; it must be 1 or more")
@@ -84,14 +95,14 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
     Raises as ``source_files`` and ``Target.load``.
     """
     decoding = options.decoding
-    texts = source_files(options.files, options.limit, options.lines, decoding.seed)
+    tasks = _first_tasks(options)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-agents-")))
         target = load_target(decoding)
-        memories = _memories(folder, target.vocab_size)
+        memories = {way: _memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
         for memory in memories.values():
             stack.callback(memory.close)
-        longest = max(len(_encode(text, EDITS[0], target, decoding.model)) for text in texts.values())
+        longest = max(len(_encode(each, target, decoding.model)) for each in tasks.values())
         capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
         found = find_costs(target, 1, decoding.costs)
         drafters = {way: memory.drafter for way, memory in memories.items()}
@@ -99,8 +110,8 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
             Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False)
         )
         sessions = _Sessions(engine, memories, options)
-        count = len(texts) * options.sessions * options.turns
-        kept, stopped = keep(sessions.run(texts), count, "turns of all sessions")
+        count = len(tasks) * options.sessions * sessions.turns
+        kept, stopped = keep(sessions.run(tasks), count, "turns of all sessions")
     runs = [row for rows in kept for row in rows]
     return {
         "stopped": stopped,
@@ -112,6 +123,31 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Task:
+    """The prompt of a turn, and the file in it."""
+
+    prompt: Prompt
+    file: str
+
+    @staticmethod
+    def of(edit: str, file: str) -> _Task:
+        """The agent has read ``file`` again."""
+        return _Task(Prompt("", "", ({"role": "user", "content": _TASK.format(edit=edit, file=file)},)), file)
+
+
+def _first_tasks(options: AgentOptions) -> dict[str, _Task]:
+    """The first task of each file, or all tasks, by name."""
+    seed = options.decoding.seed
+    if options.files:
+        texts = source_files(options.files, options.limit, options.lines, seed)
+        return {name: _Task.of(EDITS[0], text) for name, text in texts.items()}
+    prompts = load_prompts(options.tasks, "chat", options.limit, seed)
+    if plain := [each.name for each in prompts if not each.messages]:
+        raise InvalidArgument(Field("tasks"), f": {plain[0]} has no messages; write them with research.edit_tasks")
+    return {each.name: _Task(each, _BLOCK.findall(each.messages[-1]["content"] + "\n")[-1]) for each in prompts}
+
+
+@dataclass(frozen=True, slots=True)
 class _Sessions:
     """The sessions of all files, one after the other."""
 
@@ -119,29 +155,34 @@ class _Sessions:
     memories: dict[str, Memory]
     options: AgentOptions
 
-    def run(self, texts: dict[str, str]) -> Iterator[list[dict[str, Any]]]:
+    @property
+    def turns(self) -> int:
+        return 1 if self.options.tasks else self.options.turns
+
+    def run(self, tasks: dict[str, _Task]) -> Iterator[list[dict[str, Any]]]:
         """The rows of each turn, with the ways in rotating order."""
         list(self.engine.generate([1, 2, 3], SamplingSettings(WARM_UP_TOKENS)))
         number = 0
-        for name, text in texts.items():
+        for name, first in tasks.items():
             for session in range(self.options.sessions):
-                file = text
-                for turn in range(self.options.turns):
-                    rows, answer = self._turn(f"{name} {session}", file, EDITS[turn], number)
+                task = first
+                for turn in range(self.turns):
+                    rows, answer = self._turn(f"{name} {session}", task, number)
                     yield [row | {"file": name, "session": session + 1, "turn": turn + 1} for row in rows]
                     rates = ", ".join(f"{row['way']} {row['tokens_per_second']:.1f}" for row in rows)
                     show_part(f"{name}, session {session + 1}, turn {turn + 1}: tokens/s {rates}")
-                    file = edited_file(answer)
+                    task = _Task.of(EDITS[(turn + 1) % len(EDITS)], edited_file(answer))
                     number += 1
 
-    def _turn(self, group: str, file: str, edit: str, number: int) -> tuple[list[dict[str, Any]], str]:
+    def _turn(self, group: str, task: _Task, number: int) -> tuple[list[dict[str, Any]], str]:
         target, decoding = self.engine.target, self.options.decoding
-        ids = _encode(file, edit, target, decoding.model)
+        ids = _encode(task, target, decoding.model)
         settings = SamplingSettings(decoding.max_new_tokens, decoding.temperature, seed=decoding.seed + number)
         rows: list[dict[str, Any]] = []
         answers: dict[str, list[int]] = {}
         for way in rotated(list(self.memories), number):
-            generation = self.engine.generate(ids, settings, way, decoding.max_nodes, DraftOptions(group=group))
+            draft_options = DraftOptions(task.file if way == "prediction" else None, group=group)
+            generation = self.engine.generate(ids, settings, way, decoding.max_nodes, draft_options)
             for _ in generation:
                 pass
             answers[way] = generation.tokens
@@ -162,18 +203,21 @@ class _OwnStore(LiveMemory):
         self.drafter = make_drafter("hybrid", vocab_size, [GroupAlone(self._store)], LIMITS)
 
 
-def _memories(folder: Path, vocab_size: int) -> dict[str, Memory]:
-    return {
-        PLAIN: NoMemory(None),
-        "prompt-lookup": NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
-        "own store": _OwnStore(folder / "own", vocab_size),
-        "shared store": LiveMemory(folder / "shared", vocab_size, "hybrid"),
+def _memory(way: str, folder: Path, vocab_size: int) -> Memory:
+    """The empty memory of a method. Raises Unsupported: the method needs a package that is not installed."""
+    makers: dict[str, Callable[[], Memory]] = {
+        PLAIN: lambda: NoMemory(None),
+        "prompt-lookup": lambda: NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
+        "prediction": lambda: _OwnStore(folder / "predicted", vocab_size),
+        "own store": lambda: _OwnStore(folder / "own", vocab_size),
+        "shared store": lambda: LiveMemory(folder / "shared", vocab_size, "hybrid"),
+        "arctic": ArcticMemory,
     }
+    return makers[way]()
 
 
-def _encode(file: str, edit: str, target: Any, model: str) -> Sequence[int]:
-    prompt = Prompt("", "", ({"role": "user", "content": task(edit, file)},))
-    ids = encode_prompt(prompt, target.tokenizer, model)
+def _encode(task: _Task, target: Any, model: str) -> Sequence[int]:
+    ids = encode_prompt(task.prompt, target.tokenizer, model)
     if target.context_length is not None and len(ids) > target.context_length:
         raise InvalidArgument(f"a prompt has {len(ids)} tokens, the model takes {target.context_length}; lower --lines")
     return ids

@@ -208,13 +208,27 @@ class BenchAgents(DecodeModelOptions, PlannerOptions, ReportOptions):
 
     EXAMPLES = """
 suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json
-suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperature 0.7 --json agents.json"""
+suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperature 0.7 --json agents.json
+suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1200 --json agents.json"""
 
-    files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
-    limit: Count = option(3, "files, chosen at random")
+    files: tuple[Path, ...] = option((), "Python files to edit, or folders of them", metavar="PATH", several=True)
+    tasks: tuple[Path, ...] = option(
+        (),
+        "in place of files: prompts that each hold a file, as 'python -m research.edit_tasks' writes them",
+        metavar="PATH",
+        several=True,
+        excludes=("files",),
+    )
+    limit: Count = option(3, "files or tasks, chosen at random")
     lines: Count = option(25, "lines of each file, from its beginning")
     sessions: Count = option(3, "sessions that edit each file, each from its first version on")
-    turns: Count = option(2, "edits in each session, 1 to 4")
+    turns: Count = option(2, "edits in each session, 1 to 4; a task has one")
+    methods: str = option(
+        "prompt-lookup,prediction,own store,shared store",
+        "names, separated by commas; 'arctic' needs the package arctic-inference",
+        metavar="LIST",
+        group="drafting",
+    )
     max_new_tokens: Count = option(320, "longest answer, in tokens")
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
@@ -225,7 +239,7 @@ suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperatur
 
         outcome = self.outcome("agents")
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=())
-        settings = AgentOptions(decoding, self.files, self.limit, self.lines, self.sessions, self.turns)
+        settings = passed_on(self, AgentOptions, decoding=decoding, methods=comma_list(self.methods))
         results = measure_agents(settings)
         return outcome.finish(settings, results, NOTES, PACKAGES, agent_parts(results), agent_panels(results))
 

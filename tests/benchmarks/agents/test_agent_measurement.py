@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,28 @@ def test_every_method_generates_the_same_answers(
     path = tmp_path / "agents.json"
     assert measured(model, files, path, "--sessions", "3", "--turns", "2") == 0
     results = read_report(path)["results"]
-    assert len(results["runs"]) == 3 * 2 * 4  # sessions, turns, methods
+    assert len(results["runs"]) == 3 * 2 * 5  # sessions, turns, methods
     found = {(each["part"], each["way"]): each for each in results["summary"]}
     assert found["all", "shared store"]["identical"] == found["all", "own store"]["identical"] == 6
     assert found["first sessions", "none"]["turns"] == 2
     assert found["later sessions", "none"]["turns"] == 4
     assert "shared store" in capsys.readouterr().out
+
+
+def test_tasks_have_one_turn_and_their_file_is_the_prediction(model: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": name, "messages": [{"role": "user", "content": f"Make it {name}.\n\n```python\nx = '{name}'\n```"}]}
+        for name in ("one", "two")
+    ]
+    tasks, path = tmp_path / "tasks.jsonl", tmp_path / "agents.json"
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["--model", str(model), "--tasks", str(tasks), "--sessions", "2", "--max-new-tokens", "16"]
+    assert main(["bench", "agents", *words, "--methods", "prediction", *result_files(path)]) == 0
+    runs = read_report(path)["results"]["runs"]
+    assert [(run["file"], run["session"], run["turn"]) for run in runs if run["way"] == "none"] == [
+        (name, session, 1) for name in ("one", "two") for session in (1, 2)
+    ]
+    assert all(run["identical"] and run["rejected_prediction_tokens"] > 0 for run in runs if run["way"] == "prediction")
 
 
 @pytest.mark.parametrize(("answer", "file"), [("```python\na = 1\n```\nDone.", "a = 1"), ("a = 1", "a = 1")])
@@ -58,6 +75,8 @@ def test_the_edited_file_is_the_code_of_the_answer(answer: str, file: str) -> No
         (("--turns", "9"), "turns is 9; it must be 1 to 4"),
         (("--sessions", "0"), "sessions is 0; it must be 1 or more"),
         (("--lines", "500"), "no .py file has 500 lines"),
+        (("--tasks", "x.jsonl"), "--tasks"),
+        (("--methods", "own"), "--methods: 'own' is unknown"),
     ],
 )
 def test_bad_settings_are_one_line(
