@@ -60,6 +60,8 @@ class InstantPasses:
         texts: int64[slots, longest], the whole text of the request in each slot.
     """
 
+    has_steps = False
+
     def __init__(self, target: Target, cache: KVCache, costs: CostModel, clock: HostClock, most_rows: int) -> None:
         """``costs``: the times that passes are given. ``most_rows``: most rows of a pass."""
         self._static, self._cache, self._costs, self._clock = StaticPasses(target, cache, ()), cache, costs, clock

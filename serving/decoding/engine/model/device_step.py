@@ -1,0 +1,135 @@
+"""The end of a step on the device: sampling, the walk along the drafts, and the compaction of the cache.
+
+It follows a graph pass without the host, which learns the accepted nodes and the sampled tokens from one small copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory, record
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.row_attention import RowTables, kernels, power_of_two
+from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
+
+UNDECIDED = -1
+"""The token after a path if the device could not sample there. The host samples again."""
+ON_HOST = -2
+"""The parent of all rows of a request that the host verifies; its token is ``UNDECIDED``."""
+SETTINGS = 5
+"""Numbers of a row's sampling settings."""
+
+SampleRows = Callable[[torch.Tensor, torch.Tensor, "torch.Tensor | None"], torch.Tensor]
+"""From logits [n, vocab], positions int64[n] and settings int64[SETTINGS, n], None for greedy rows: the sampled tokens int64[n].
+
+A token may be ``UNDECIDED``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """What a device step verifies: the wanted rows of each request that has some, in the order of the pass.
+
+    Attributes:
+        counts: int64[requests], their wanted rows.
+        parents: int64[rows], each row's parent among the rows of its request, -1 for the first one; or ``ON_HOST``.
+        settings: int64[SETTINGS, rows], how rows are sampled; None if all are greedy.
+    """
+
+    counts: Numbers
+    parents: Numbers
+    settings: Numbers | None
+
+
+NO_DRAFTS = Drafts(np.empty(0, np.int64), np.empty(0, np.int64), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """What a device step found, for each request of its ``Drafts``.
+
+    Attributes:
+        begins: where the rows of each request begin.
+        counts: how many nodes were accepted. Their rows follow the request's first row in the cache.
+        tokens: the token after them, or ``UNDECIDED``.
+        paths: from ``begins[r] + 1`` on the accepted rows of request r, counted from its first row.
+    """
+
+    begins: list[int]
+    counts: list[int]
+    tokens: list[int]
+    paths: Numbers
+
+
+class DeviceStep:
+    """The end of steps whose passes read ``RowTables``. Not thread-safe. Captured for each number of rows, greedy and not."""
+
+    def __init__(self, tables: RowTables, cache: KVCache, sample: SampleRows) -> None:
+        most, device = len(tables.wanted), cache.device
+        self._tables, self._cache, self._sample = tables, cache, sample
+        self._numbers = tables.extra_numbers.reshape(-1, most)
+        extra = tables.extra.view(-1, most)
+        self._parents, self._ends, self._settings = extra[0], extra[1], extra[2:]
+        self._moves = torch.zeros((2, most), dtype=torch.int64, device=device)
+        self._found = torch.zeros((3, most), dtype=torch.int64, device=device)
+        cuda = device.type == "cuda"
+        self._host = torch.zeros_like(self._found, device="cpu", pin_memory=cuda) if cuda else self._found
+        self._copied = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's own
+        self._captured: dict[tuple[int, bool], torch.cuda.CUDAGraph] = {}
+
+    @staticmethod
+    def extra(wanted: int) -> int:
+        """Numbers that ``RowTables`` needs for it."""
+        return (2 + SETTINGS) * wanted
+
+    def load(self, drafts: Drafts, rows: int) -> None:
+        """Set the drafts of the next pass, which has ``rows`` wanted rows with padding, before its tables are loaded."""
+        self._tables.wait()
+        numbers, used, requests = self._numbers, len(drafts.parents), len(drafts.counts)
+        numbers[0, :used], numbers[0, used:] = drafts.parents, -1
+        numbers[1, :requests] = np.cumsum(drafts.counts)
+        numbers[1, requests:rows] = np.arange(used + 1, used + 1 + rows - requests).clip(max=rows)  # one row each
+        if drafts.settings is not None:
+            numbers[2:, :used], numbers[2:, used:] = drafts.settings, 0
+
+    def capture(self, logits: torch.Tensor, rows: int, memory: GraphMemory) -> None:
+        """Capture both steps after the captured pass of ``rows`` rows, which leaves ``logits``."""
+        for greedy in (True, False):
+            compute = partial(self._compute, logits, greedy)
+            self._captured[rows, greedy] = record(compute, memory, self._cache.device)
+
+    def run(self, logits: torch.Tensor, rows: int, drafts: Drafts) -> Walks:
+        """End the step of a pass of ``rows`` rows that leaves ``logits``, and wait for the copy of what it found."""
+        greedy = drafts.settings is None
+        graph = self._captured.get((rows, greedy))
+        if graph is None:
+            self._compute(logits, greedy)
+        else:
+            graph.replay()
+        if self._copied is not None:
+            self._host.copy_(self._found, non_blocking=True)
+            self._copied.record(torch.cuda.current_stream(self._cache.device))
+            self._copied.synchronize()
+        paths, counts, tokens = self._host.numpy()
+        requests, begins = len(drafts.counts), np.cumsum(drafts.counts) - drafts.counts
+        return Walks(begins.tolist(), counts[:requests].tolist(), tokens[:requests].tolist(), paths.copy())
+
+    @torch.inference_mode()
+    def _compute(self, logits: torch.Tensor, greedy: bool) -> None:
+        """Sample, walk and move. A row of padding stands for the pass's first row, which stays where it is."""
+        rows, tables = len(logits), self._tables
+        table, wanted = dict(zip(ROW_FIELDS, tables.rows, strict=True)), tables.wanted[:rows]
+        if greedy:
+            sampled = self._sample(logits, wanted, None)
+        else:
+            sampled = self._sample(logits, table["positions"][wanted] + 1, self._settings[:, :rows])
+        kernels().walk_kernel[(rows,)](
+            sampled, wanted, table["ids"], table["written"], self._parents, self._ends,
+            *self._found, *self._moves, UNDECIDED, ON_HOST, power_of_two(rows), num_warps=1,
+        )  # fmt: skip
+        self._cache.move(*self._moves[:, :rows])

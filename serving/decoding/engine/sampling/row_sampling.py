@@ -1,0 +1,88 @@
+"""Samples all rows of a pass, each by its own settings, without a value that the host would have to know.
+
+So a CUDA graph can hold it. A row's token is the one that ``Sampler`` takes from the same logits. Sums over a row, for top-p, may
+round otherwise in the last bit if their number of rows differs, as they may in ``Sampler`` itself.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.serving.decoding.engine.model.device_step import UNDECIDED
+from suffolk.serving.decoding.engine.sampling.candidates import (
+    GUESS,
+    PART,
+    nucleus_floor,
+    total_weight,
+    weights_above,
+)
+from suffolk.serving.decoding.engine.sampling.seeded_noise import gumbel_noise
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+
+_DEVICE_PART = 8 * PART
+"""Elements per block on a GPU, so that an operation's result takes 32 MiB."""
+
+
+def row_settings(settings: SamplingSettings, vocab_size: int, key: int) -> npt.NDArray[np.int64] | None:
+    """int64[5]: ``key``, top-k, and the bits of the temperature, top-p and log min-p in float64, as ``sample_rows`` reads them.
+
+    None if top-k leaves more tokens than ``sample_rows`` inspects. ``key``: of ``SeededNoise``.
+    """
+    top_k = settings.top_k if settings.top_k < vocab_size else 0
+    if top_k >= GUESS:
+        return None
+    least = math.log(settings.min_p) if settings.min_p > 0.0 else -math.inf
+    return np.array([key, top_k, *np.array([settings.temperature, settings.top_p, least]).view(np.int64)], np.int64)
+
+
+@torch.inference_mode()
+def sample_rows(logits: torch.Tensor, positions: torch.Tensor, settings: torch.Tensor | None) -> torch.Tensor:
+    """int64[n], the token sampled at each row; ``UNDECIDED`` where top-p or min-p may leave more than ``GUESS`` tokens.
+
+    Args:
+        logits: float[n, vocab], unprocessed.
+        positions: int64[n], the position of each row's sample in its text.
+        settings: int64[5, n], a column of ``row_settings`` for each row; None if all rows are greedy.
+    """
+    greedy = likeliest(logits)
+    if settings is None:
+        return greedy
+    size = max(1, (PART if logits.device.type == "cpu" else _DEVICE_PART) // logits.shape[-1])
+    parts = zip(logits.split(size), positions.split(size), settings.split(size, 1), strict=True)
+    sampled = torch.cat([_sample(*part) for part in parts])
+    return torch.where(settings[2].view(torch.float64) > 0.0, sampled, greedy)
+
+
+def _sample(logits: torch.Tensor, positions: torch.Tensor, settings: torch.Tensor) -> torch.Tensor:
+    """``sample_rows`` above temperature 0."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    keys, top_k = settings[0, :, None], settings[1, :, None]
+    temperature, top_p, least = settings[2:].view(torch.float64)[:, :, None]
+    values = logits.topk(min(GUESS, logits.shape[-1]), dim=-1).values.to(torch.float64).div_(temperature)
+    best, last, nothing = values[:, :1], values[:, -1:], torch.full_like(temperature, -torch.inf)
+    outer = torch.where(top_k > 0, values.gather(-1, top_k.sub(1).clamp_(min=0)), nothing)
+    weights = weights_above(values, outer)
+    total = torch.where(top_k > 0, weights.sum(-1, keepdim=True), total_weight(logits, temperature.to(logits.dtype)))
+    floor = outer.maximum(torch.where(top_p < 1.0, nucleus_floor(values, weights, total, top_p), nothing))
+    floor = floor.maximum(torch.where(least > -torch.inf, best + least, nothing))
+    outer = torch.where(top_k > 0, outer, floor)
+    noise = gumbel_noise(keys, positions[:, None], torch.arange(logits.shape[-1], device=logits.device))
+    values = logits.to(torch.float64, copy=True).div_(temperature)
+    sampled = values.masked_fill_(values < floor, -torch.inf).add_(noise).argmax(-1)
+    if logits.shape[-1] <= GUESS:
+        return sampled
+    # the cuts keep the last inspected token, so they may keep further tokens too
+    wide = (last >= outer) & (last > -torch.inf) & (outer > -torch.inf)
+    return sampled.masked_fill_(wide[:, 0], UNDECIDED)
+
+
+def likeliest(logits: torch.Tensor) -> torch.Tensor:
+    """int64[rows], the id of the highest of ``logits`` float[rows, vocab]; the smallest of several such ids."""
+    if logits.device.type != "cpu":
+        return logits.argmax(-1)
+    values = logits.float() if logits.dtype.itemsize < 4 else logits
+    return torch.from_numpy(values.numpy().argmax(-1))  # torch takes seven times as long
