@@ -52,13 +52,17 @@ def sample_rows(logits: torch.Tensor, positions: torch.Tensor, settings: torch.T
     if settings is None:
         return greedy
     size = max(1, (PART if logits.device.type == "cpu" else _DEVICE_PART) // logits.shape[-1])
-    parts = zip(logits.split(size), positions.split(size), settings.split(size, 1), strict=True)
-    sampled = torch.cat([_sample(*part) for part in parts])
-    return torch.where(settings[2].view(torch.float64) > 0.0, sampled, greedy)
+    sampled = []
+    for part in zip(logits.split(size), positions.split(size), settings.split(size, 1), strict=True):
+        scores, wide = row_scores(*part)
+        sampled.append(scores.argmax(-1).masked_fill_(wide, UNDECIDED))
+    return torch.where(settings[2].view(torch.float64) > 0.0, torch.cat(sampled), greedy)
 
 
-def _sample(logits: torch.Tensor, positions: torch.Tensor, settings: torch.Tensor) -> torch.Tensor:
-    """``sample_rows`` above temperature 0."""
+def row_scores(
+    logits: torch.Tensor, positions: torch.Tensor, settings: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The scores float64[n, vocab] whose argmax is sampled above temperature 0, and bool[n], whether a row is undecided."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     keys, top_k = settings[0, :, None], settings[1, :, None]
     temperature, top_p, least = settings[2:].view(torch.float64)[:, :, None]
@@ -70,14 +74,11 @@ def _sample(logits: torch.Tensor, positions: torch.Tensor, settings: torch.Tenso
     floor = outer.maximum(torch.where(top_p < 1.0, nucleus_floor(values, weights, total, top_p), nothing))
     floor = floor.maximum(torch.where(least > -torch.inf, best + least, nothing))
     outer = torch.where(top_k > 0, outer, floor)
+    # the cuts keep the last inspected token, so they may keep further tokens too
+    wide = (last >= outer) & (last > -torch.inf) & (outer > -torch.inf) & (values.shape[-1] < logits.shape[-1])
     noise = gumbel_noise(keys, positions[:, None], torch.arange(logits.shape[-1], device=logits.device))
     values = logits.to(torch.float64, copy=True).div_(temperature)
-    sampled = values.masked_fill_(values < floor, -torch.inf).add_(noise).argmax(-1)
-    if logits.shape[-1] <= GUESS:
-        return sampled
-    # the cuts keep the last inspected token, so they may keep further tokens too
-    wide = (last >= outer) & (last > -torch.inf) & (outer > -torch.inf)
-    return sampled.masked_fill_(wide[:, 0], UNDECIDED)
+    return values.masked_fill_(values < floor, -torch.inf).add_(noise), wide[:, 0]
 
 
 def likeliest(logits: torch.Tensor) -> torch.Tensor:
