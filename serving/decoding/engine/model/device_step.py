@@ -14,7 +14,7 @@ import torch
 
 from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory, record
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
-from suffolk.serving.decoding.engine.model.row_attention import RowTables, kernels, power_of_two
+from suffolk.serving.decoding.engine.model.row_attention import RowTables, kernels, launching, power_of_two
 from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
 
 UNDECIDED = -1
@@ -128,8 +128,9 @@ class DeviceStep:
             sampled = self._sample(logits, wanted, None)
         else:
             sampled = self._sample(logits, table["positions"][wanted] + 1, self._settings[:, :rows])
-        kernels().walk_kernel[(rows,)](
-            sampled, wanted, table["ids"], table["written"], self._parents, self._ends,
-            *self._found, *self._moves, UNDECIDED, ON_HOST, power_of_two(rows), num_warps=1,
-        )  # fmt: skip
+        with launching(sampled):
+            kernels().walk_kernel[(rows,)](
+                sampled, wanted, table["ids"], table["written"], self._parents, self._ends, *self._found, *self._moves,
+                UNDECIDED, ON_HOST, power_of_two(rows), num_warps=1,
+            )  # fmt: skip
         self._cache.move(*self._moves[:, :rows])

@@ -5,7 +5,8 @@ Only the number of rows shapes a launch. So a graph captured for a number of row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,16 @@ def kernels() -> Any:
     except ImportError as error:
         raise Unsupported(f"triton cannot be imported ({error}); torch for CUDA brings it") from error
     return triton_kernels
+
+
+@contextmanager
+def launching(tensor: torch.Tensor) -> Iterator[None]:
+    """Launch the block's kernels on the device of ``tensor``. Raises RuntimeError: Triton cannot compile or launch a kernel."""
+    try:
+        with torch.cuda.device_of(tensor):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+            yield
+    except kernels().TritonError as error:
+        raise RuntimeError(f"Triton: {message_line(error)}") from error
 
 
 def is_interpreted() -> bool:
@@ -143,12 +154,9 @@ class RowAttention:
     sizes: Sizes
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
-        """As ``PassAttention.attend``. Raises RuntimeError: Triton cannot compile or launch a kernel."""
-        try:
-            with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches on the current device
-                return self._attend(query, key, value, terms)
-        except kernels().TritonError as error:
-            raise RuntimeError(f"Triton: {message_line(error)}") from error
+        """As ``PassAttention.attend``. Raises as ``launching``."""
+        with launching(query):
+            return self._attend(query, key, value, terms)
 
     def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         layer, numbers = self.layers[terms.layer], dict(zip(ROW_FIELDS, self.tables.rows, strict=True))

@@ -27,6 +27,7 @@ class Sampler:
     previous call.
 
     Attributes:
+        is_plain_greedy: whether a sample is the argmax of the target's unprocessed logits.
         row_settings: how ``sample_rows`` samples the same tokens; None if it cannot.
     """
 
@@ -44,13 +45,9 @@ class Sampler:
         self._processing = LogitsProcessing(settings, vocab_size, matcher, ends)
         self._keeps_all = keeps_all(settings, vocab_size)
         self._noise = SeededNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
+        self.is_plain_greedy = self._noise is None and not self._processing
         key = 0 if self._noise is None else self._noise.key
         self.row_settings = None if self._processing else row_settings(settings, vocab_size, key)
-
-    @property
-    def is_plain_greedy(self) -> bool:
-        """Whether a sample is the argmax of the target's unprocessed logits."""
-        return self._noise is None and not self._processing
 
     def sample(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
