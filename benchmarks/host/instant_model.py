@@ -101,8 +101,8 @@ class InstantPasses:
             columns = np.stack([np.concatenate(rows), drafts.parents, read.logits.numpy().argmax(-1)])
             ends = np.cumsum(drafts.counts)
             found = [_walk(*each) for each in np.split(columns, ends[:-1], axis=1)]
-            counts, tokens, paths = map(list, zip(*found, strict=True))
-            return read, Walks((ends - drafts.counts).tolist(), counts, tokens, np.concatenate(paths))
+            counts, tokens, nodes = map(list, zip(*found, strict=True))
+            return read, Walks((ends - drafts.counts).tolist(), counts, tokens, np.concatenate(nodes))
 
     def _follow(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> torch.Tensor:
         tokens: list[Ids] = []
@@ -116,13 +116,13 @@ class InstantPasses:
 
 
 def _walk(tokens: Ids, parents: Ids, sampled: Ids) -> tuple[int, int, Ids]:
-    """The count, token and path of one request, as in ``Walks``."""
-    path = np.arange(len(tokens))
+    """The count, token and nodes of one request, as in ``Walks``."""
+    nodes = np.zeros_like(tokens)
     if parents[0] == ON_HOST:
-        return 0, UNDECIDED, path
-    accepted = accept(tokens[1:].astype(np.int32), (parents[1:] - 1).astype(np.int32), sampled) + 1
-    path[1 : 1 + len(accepted)] = accepted
-    return len(accepted), int(sampled[accepted[-1] if len(accepted) else 0]), path
+        return 0, UNDECIDED, nodes
+    path = accept(tokens[1:].astype(np.int32), (parents[1:] - 1).astype(np.int32), sampled)
+    nodes[1 : 1 + len(path)] = path
+    return len(path), int(sampled[path[-1] + 1 if len(path) else 0]), nodes
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ class RecordedCache:
         self.slots, self.capacity, self.nbytes = slots, capacity, 0
         self.lengths = np.zeros(slots, np.int64)
 
-    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]], placed: None = None) -> None:
+    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]], placed: object = None) -> None:
         """See ``KVCache.keep``."""
         for slot, rows in zip(slots, accepted, strict=True):
             self.lengths[slot] += len(rows)

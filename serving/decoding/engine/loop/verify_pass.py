@@ -24,12 +24,12 @@ class Verified:
     Attributes:
         rows: the logits of each request that the host verified, by its number.
         outcomes: the outcome of each request that has logits and whose prompt is read, by its number.
-        placed: int64[entries], how many of each one's kept rows are in their places in the cache; None for none.
+        placed: bool[entries], whether the kept rows are in their places in the cache; None if the host verified all.
     """
 
     rows: dict[int, torch.Tensor]
     outcomes: dict[int, Outcome | SuffolkError]
-    placed: npt.NDArray[np.int64] | None
+    placed: npt.NDArray[np.bool_] | None
 
 
 def drafts_of(entries: Sequence[BatchEntry], pool: DrafterPool) -> Drafts | None:
@@ -59,14 +59,13 @@ def verify_pass(entries: Sequence[BatchEntry], logits: torch.Tensor, walks: Walk
     left = asked = [entry for entry in entries if entry.wanted]
     placed = None
     if walks is not None:
-        nodes, left = walks.paths - 1, []
+        left = []
         for entry, begin, count, token in zip(asked, walks.begins, walks.counts, walks.tokens, strict=True):
             if token == UNDECIDED:
                 left.append(entry)
             else:
-                outcomes[entry.request.number] = Outcome(nodes[begin + 1 : begin + 1 + count], token)
-        placed = np.zeros(len(entries), np.int64)
-        placed[[not entry.reading for entry in entries]] = np.array(walks.counts) + 1
+                outcomes[entry.request.number] = Outcome(walks.nodes[begin + 1 : begin + 1 + count], token)
+        placed = np.fromiter((entry.request.number in outcomes for entry in entries), np.bool_, len(entries))
     if not left:
         return Verified({}, outcomes, placed)
     parts = torch.split(logits, [entry.wanted for entry in asked])

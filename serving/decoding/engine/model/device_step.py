@@ -18,7 +18,7 @@ from suffolk.serving.decoding.engine.model.row_attention import RowTables, kerne
 from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
 
 UNDECIDED = -1
-"""The token after a path if the device could not sample there. The host samples again."""
+"""The token of a request if the device could not sample where its path ends. Its rows stay, and the host samples them again."""
 ON_HOST = -2
 """The parent of all rows of a request that the host verifies; its token is ``UNDECIDED``."""
 SETTINGS = 5
@@ -57,20 +57,20 @@ class Walks:
         begins: where the rows of each request begin.
         counts: how many nodes were accepted. Their rows follow the request's first row in the cache.
         tokens: the token after them, or ``UNDECIDED``.
-        paths: from ``begins[r] + 1`` on the accepted rows of request r, counted from its first row.
+        nodes: from ``begins[r] + 1`` on the accepted nodes of request r.
     """
 
     begins: list[int]
     counts: list[int]
     tokens: list[int]
-    paths: Numbers
+    nodes: Numbers
 
 
 class DeviceStep:
     """The end of steps whose passes read ``RowTables``. Not thread-safe. Captured for each number of rows, greedy and not."""
 
     def __init__(self, tables: RowTables, cache: KVCache, sample: SampleRows) -> None:
-        most, device = len(tables.wanted), cache.device
+        most, device = len(tables.wanted), tables.rows.device
         self._tables, self._cache, self._sample = tables, cache, sample
         self._numbers = tables.extra_numbers.reshape(-1, most)
         extra = tables.extra.view(-1, most)
@@ -101,7 +101,7 @@ class DeviceStep:
         """Capture both steps after the captured pass of ``rows`` rows, which leaves ``logits``."""
         for greedy in (True, False):
             compute = partial(self._compute, logits, greedy)
-            self._captured[rows, greedy] = record(compute, memory, self._cache.device)
+            self._captured[rows, greedy] = record(compute, memory, self._moves.device)
 
     def run(self, logits: torch.Tensor, rows: int, drafts: Drafts) -> Walks:
         """End the step of a pass of ``rows`` rows that leaves ``logits``, and wait for the copy of what it found."""
@@ -113,11 +113,11 @@ class DeviceStep:
             graph.replay()
         if self._copied is not None:
             self._host.copy_(self._found, non_blocking=True)
-            self._copied.record(torch.cuda.current_stream(self._cache.device))
+            self._copied.record(torch.cuda.current_stream(self._moves.device))
             self._copied.synchronize()
         paths, counts, tokens = self._host.numpy()
         requests, begins = len(drafts.counts), np.cumsum(drafts.counts) - drafts.counts
-        return Walks(begins.tolist(), counts[:requests].tolist(), tokens[:requests].tolist(), paths.copy())
+        return Walks(begins.tolist(), counts[:requests].tolist(), tokens[:requests].tolist(), paths - 1)
 
     @torch.inference_mode()
     def _compute(self, logits: torch.Tensor, greedy: bool) -> None:

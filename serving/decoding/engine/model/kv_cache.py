@@ -37,7 +37,6 @@ class KVCache:
 
     Attributes:
         lengths: int64[slots], tokens kept per slot.
-        device: where it is.
         spare: a row of every layer that belongs to no slot.
         finite: whether NaN and infinity are written as 0. A pass of static shape multiplies stale rows by 0, which must give 0.
         layers: the transformers cache for the model's forward pass.
@@ -58,7 +57,7 @@ class KVCache:
         self.lengths = np.zeros(slots, np.int64)
         self.spare = slots * capacity
         self.layers = layers
-        self.device = device
+        self._device = device
         needed: dict[tuple[int, int], int] = {}
         for form in (form for shape in shapes for form in _forms(shape)):
             needed[form] = needed.get(form, 0) + 1
@@ -98,23 +97,23 @@ class KVCache:
         self,
         slots: Sequence[int],
         accepted: Sequence[npt.NDArray[np.int64]],
-        placed: npt.NDArray[np.int64] | None = None,
+        placed: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
 
         Args:
             accepted: an int64[k] for each of ``slots``, which differ: the accepted rows in ascending order, counted from the
                 slot's length.
-            placed: for each of ``slots``, how many of its accepted rows a device step has moved already.
+            placed: bool[slots], whether a device step has moved a slot's accepted rows already; None if there was none.
         """
         chosen = np.asarray(slots, np.int64)
         counts = np.fromiter(map(len, accepted), np.int64, len(accepted))
         rows, order = np.concatenate(accepted), positions_within(counts)
         moves = rows != order  # the first rows are often in place already
-        moved = np.flatnonzero(moves if placed is None else moves & (order >= np.repeat(placed, counts)))
+        moved = np.flatnonzero(moves if placed is None else moves & ~np.repeat(placed, counts))
         if len(moved):
             begin = np.repeat(chosen * self.capacity + self.lengths[chosen], counts)[moved]
-            self.move(*to_device(np.stack([begin + rows[moved], begin + order[moved]]), self.device))
+            self.move(*to_device(np.stack([begin + rows[moved], begin + order[moved]]), self._device))
         self.lengths[chosen] += counts
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:

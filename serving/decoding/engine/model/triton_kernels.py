@@ -192,6 +192,8 @@ def walk_kernel(
         chosen = tl.where(cell == count, child, chosen)
         next_token = tl.load(sampled + begin + child)
         child = tl.min(tl.where((parent == child) & (token == next_token), cell, block), 0)
+    if next_token == undecided:  # the host samples all rows again
+        chosen, count = cell, count * 0
     tl.store(path + begin + cell, chosen, mask=used)
     tl.store(counts + request, count)
     tl.store(tokens + request, next_token)

@@ -53,8 +53,9 @@ def sample_rows(logits: torch.Tensor, positions: torch.Tensor, settings: torch.T
         return greedy
     size = max(1, (PART if logits.device.type == "cpu" else _DEVICE_PART) // logits.shape[-1])
     sampled = []
-    for part in zip(logits.split(size), positions.split(size), settings.split(size, 1), strict=True):
-        scores, wide = row_scores(*part)
+    for start in range(0, len(logits), size):
+        rows = slice(start, start + size)
+        scores, wide = row_scores(logits[rows], positions[rows], settings[:, rows])
         sampled.append(scores.argmax(-1).masked_fill_(wide, UNDECIDED))
     return torch.where(settings[2].view(torch.float64) > 0.0, torch.cat(sampled), greedy)
 

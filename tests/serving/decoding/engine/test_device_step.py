@@ -30,7 +30,7 @@ from suffolk.serving.decoding.engine.sampling.candidates import GUESS
 from suffolk.serving.decoding.engine.sampling.row_sampling import row_settings, sample_rows
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.sampling.verification.match import accept
-from tests.support.drafters import alone, knowing, random_tree
+from tests.support.drafters import alone, knowing, random_tree, tree
 from tests.support.examples import examples
 from tests.support.tiny_models import VOCAB, tiny_model
 
@@ -86,11 +86,11 @@ def test_walks_and_moves_equal_those_of_the_host(seed: int) -> None:
         slots = rng.permutation(4)[:requests].tolist()
         trees = [random_tree(rng, int(rng.integers(0, 5)), 3) for _ in slots]
         layouts, chosen, counts, parents, kinds, begin = [], [], [], [], [], 0
-        for tree in trees:
+        for draft in trees:
             kind = rng.choice(["tree", "host", "reading", "read"], p=[0.6, 0.2, 0.1, 0.1])
-            layout = lay_out(int(rng.integers(3)), tree) if kind in ("tree", "host") else chain(rng.integers(0, 3, 3))
+            layout = lay_out(int(rng.integers(3)), draft) if kind in ("tree", "host") else chain(rng.integers(0, 3, 3))
             wanted = {"reading": 0, "read": 1}.get(kind, len(layout))
-            own = [-1, *(tree.parents + 1)] if wanted > 1 else [-1] * wanted
+            own = [-1, *(draft.parents + 1)] if wanted > 1 else [-1] * wanted
             parents += [ON_HOST] * wanted if kind == "host" else own
             chosen += range(begin + len(layout) - wanted, begin + len(layout))
             counts += [wanted] if wanted else []
@@ -101,18 +101,18 @@ def test_walks_and_moves_equal_those_of_the_host(seed: int) -> None:
         drafts = Drafts(np.array(counts, np.int64), np.array(parents, np.int64), None)
         walks = ends.run(slots, layouts, drafts, np.array(chosen, np.int64))
         kept, placed, at = [], [], 0
-        for tree, layout, kind in zip(trees, layouts, kinds, strict=True):
+        for draft, layout, kind in zip(trees, layouts, kinds, strict=True):
             kept.append(np.arange(len(layout) if kind in ("reading", "read") else 1))
-            placed.append(0)
+            placed.append(False)
             if kind == "reading":
                 continue
-            first, placed[-1] = walks.begins[at], walks.counts[at] + 1
+            first, placed[-1] = walks.begins[at], kind != "host"
             if kind == "host":
                 assert (walks.counts[at], walks.tokens[at]) == (0, UNDECIDED)
             else:
                 sampled = ends.sampled[first : first + counts[at]].numpy()
-                path = accept(tree.tokens, tree.parents, sampled) if kind == "tree" else np.empty(0, np.int64)
-                assert walks.paths[first + 1 : first + 1 + walks.counts[at]].tolist() == (path + 1).tolist()
+                path = accept(draft.tokens, draft.parents, sampled) if kind == "tree" else np.empty(0, np.int64)
+                assert walks.nodes[first + 1 : first + 1 + walks.counts[at]].tolist() == path.tolist()
                 assert walks.tokens[at] == sampled[path[-1] + 1 if len(path) else 0]
                 kept[-1] = np.concatenate([kept[-1], path + 1])
             at += 1
@@ -129,21 +129,21 @@ def assert_equal_texts(cache: KVCache, expected: KVCache) -> None:
             assert torch.equal(slab[:, rows], other[:, rows])
 
 
-def test_a_row_that_is_undecided_leaves_the_rest_to_the_host() -> None:
-    """The host then finds the whole path. Its first rows are in their places, and only the others move."""
+def test_a_path_that_ends_undecided_is_left_to_the_host() -> None:
+    """No row moves, because the host verifies the whole draft again. An undecided row beside the path changes nothing."""
     cache, expected = caches(1, 20, 0)
-    ends, tokens = Ends(cache, 8, 8), [7, 1, 9, 2, 3]
-    tree = random_tree(np.random.default_rng(0), 5, 3)
-    tree = type(tree)(np.array(tokens, np.int32), np.array([-1, -1, 1, 1, 3], np.int32), tree.scores, tree.sources)
-    layout = lay_out(0, tree)
-    ends.sampled[:6] = torch.tensor([1, 0, UNDECIDED, 0, 3, 5])
-    drafts = Drafts(np.array([6]), np.array([-1, 0, 0, 2, 2, 4]), None)
-    walks = ends.run([0], [layout], drafts, np.arange(6))
-    assert (walks.counts, walks.tokens, walks.paths[1]) == ([1], [UNDECIDED], 2)
-    kept = [np.array([0, 2, 4, 5])]
-    cache.keep([0], kept, np.array(walks.counts) + 1)
-    expected.keep([0], kept)
-    assert_equal_texts(cache, expected)
+    ends = Ends(cache, 8, 8)
+    layout = lay_out(0, tree([7, 1, 9, 2], [-1, -1, 1, 1]))
+    for undecided, counts in ((3, [1]), (2, [0])):
+        ends.sampled[:5] = torch.tensor([1, 0, 6, 6, 6])
+        ends.sampled[undecided] = UNDECIDED
+        walks = ends.run([0], [layout], Drafts(np.array([5]), np.array([-1, 0, 0, 2, 2]), None), np.arange(5))
+        assert walks.counts == counts
+        assert (walks.tokens == [UNDECIDED]) == (undecided == 2)
+        kept = [np.array([0, 2])]
+        for each, placed in ((cache, undecided == 3), (expected, False)):
+            each.keep([0], kept, np.array([placed]))
+        assert_equal_texts(cache, expected)
 
 
 def test_a_greedy_step_has_few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,8 +321,8 @@ def test_the_steps_of_all_sizes_are_captured_first(few_rows: None, monkeypatch: 
     assert captured == [size for size in sizes for _ in ("greedy", "sampling")]
     numbers = row_settings(SamplingSettings(temperature=1.0), VOCAB, 9)
     assert numbers is not None
-    tree = random_tree(np.random.default_rng(1), 4, VOCAB)
-    layouts, parents = [lay_out(3, tree), chain(np.arange(3))], np.array([-1, *(tree.parents + 1), -1])
+    draft = random_tree(np.random.default_rng(1), 4, VOCAB)
+    layouts, parents = [lay_out(3, draft), chain(np.arange(3))], np.array([-1, *(draft.parents + 1), -1])
     for table in (None, np.repeat(numbers[:, None], 6, 1)):
         drafts = Drafts(np.array([5, 1]), parents, table)
         (_, found), (_, expected) = (each.step([0, 1], layouts, [5, 1], drafts) for each in (graph, host))
