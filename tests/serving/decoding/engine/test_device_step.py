@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tests.support.interpreted_kernels  # noqa: F401
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.engine.loop.drafter import GeneratedLogits
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
@@ -30,7 +32,7 @@ from suffolk.serving.decoding.engine.sampling.candidates import GUESS
 from suffolk.serving.decoding.engine.sampling.row_sampling import row_settings, sample_rows
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.sampling.verification.match import accept
-from tests.support.drafters import alone, knowing, random_tree, tree
+from tests.support.drafters import MadeUpDrafter, alone, knowing, random_tree, tree
 from tests.support.examples import examples
 from tests.support.tiny_models import VOCAB, tiny_model
 
@@ -237,19 +239,39 @@ DEVICE = 4
 """Requests of ``MIXED`` that the device may verify."""
 
 
+class Learner(MadeUpDrafter):
+    """Drafts nothing, and records the logits that it learns from."""
+
+    reads_logits = True
+
+    def __init__(self) -> None:
+        super().__init__(lambda request: DraftTree.empty())
+        self.learned: list[torch.Tensor] = []
+
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
+        self.learned += [each.logits.clone() for each in generated]
+
+
 def run(
-    target: Target, monkeypatch: pytest.MonkeyPatch, way: Callable[[int], bool], settings: Sequence[SamplingSettings]
+    target: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    way: Callable[[int], bool],
+    settings: Sequence[SamplingSettings],
+    learner: Learner | None = None,
 ) -> tuple[list[list[Step]], Ways, KVCache]:
     """Decode ``settings`` with random drafts that often hold the answer; some prompts are read beside other requests."""
     monkeypatch.setattr(Ways, "way", staticmethod(way), raising=False)
     monkeypatch.setattr(passes, "GraphPasses", Ways)
-    rng, drafters = np.random.default_rng(8), {}
-    requests = []
+    rng, requests = np.random.default_rng(8), []
+    drafters: dict[str, Any] = {}
     for number, each in enumerate(settings):
         answer = alone(target, PROMPT[: 4 + number], SamplingSettings(5, each.temperature, each.top_k, seed=each.seed))
         drafters[str(number)] = knowing(4 + number, answer, 2, rng, target.vocab_size)
         drafter = "" if number == 0 else str(number)
-        requests.append(Request(number + 1, target, PROMPT[: 4 + number], each, drafter, 8))
+        keeps = learner is not None and number == 2
+        requests.append(Request(number + 1, target, PROMPT[: 4 + number], each, drafter, 8, keep_logits=keeps))
+    if learner is not None:
+        drafters["1"] = learner
     loop = StepLoop(target, drafters, VerifyAllPlanner(), len(settings), 40, "graph")
     steps: dict[int, list[Step]] = {request.number: [] for request in requests}
     waiting = list(requests)
@@ -279,6 +301,20 @@ def test_requests_of_all_kinds_get_the_same_steps_either_way(few_rows: None, mon
     assert max(verified for _, verified in device.ended) == DEVICE
     assert max(requests for requests, _ in device.ended) == len(MIXED)
     assert sum(len(step.tokens) > 1 for steps in found[1:3] for step in steps) > 1
+
+
+def test_logits_that_are_learned_or_kept_are_read_on_the_host(few_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    for way in (False, True):
+        learner = Learner()
+        steps, special, _ = run(TARGET, monkeypatch, lambda number, way=way: way, [SamplingSettings(5)] * 3, learner)
+        runs.append((steps, learner.learned, [step.logits for step in steps[2]]))
+        assert {each for each in special.ended if each[0] == 3} == ({(3, 1)} if way else set())
+    (expected, *logits), (found, *others) = runs
+    assert found == expected
+    for each, other in zip(logits, others, strict=True):
+        assert len(each) >= 3
+        assert all(map(torch.equal, each, other))
 
 
 def test_a_flat_distribution_is_sampled_on_the_host(few_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
