@@ -74,7 +74,7 @@ class InstantPasses:
         self.texts = np.zeros((cache.slots, cache.capacity + 1), np.int64)
         self._logits = torch.zeros((most_rows, target.vocab_size))
         tables = RowTables(1, most_rows, 1, cache.spare, target.device, DeviceStep.extra(most_rows))
-        self._ends = DeviceStep(tables, cache, sample_rows)
+        self._ends = DeviceStep(tables, cache, sample_rows, [most_rows])
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
         """Prepare the static pass."""
@@ -94,7 +94,7 @@ class InstantPasses:
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
     ) -> tuple[PassResult, Walks]:
         """As ``Passes.step``, without moving rows of the cache."""
-        self._ends.load(drafts, len(drafts.parents))
+        self._ends.load(drafts)
         read = self.forward(slots, layouts, wanted)
         with self._clock.taking(0.0):
             rows = [layout.tokens[len(layout) - count :] for layout, count in zip(layouts, wanted, strict=True)]

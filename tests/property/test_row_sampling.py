@@ -14,7 +14,14 @@ from suffolk.serving.decoding.engine.model.device_step import SETTINGS, UNDECIDE
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
 from suffolk.serving.decoding.engine.sampling import row_sampling
 from suffolk.serving.decoding.engine.sampling.candidates import GUESS
-from suffolk.serving.decoding.engine.sampling.row_sampling import row_scores, sample_rows
+from suffolk.serving.decoding.engine.sampling.row_sampling import (
+    CUT,
+    GREEDY,
+    WHOLE,
+    cut_scores,
+    sample_rows,
+    whole_scores,
+)
 from suffolk.serving.decoding.engine.sampling.sampler import Sampler
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.examples import examples
@@ -56,17 +63,21 @@ def test_rows_of_any_settings_are_sampled_as_alone(
     samplers = [Sampler(settings, vocab, CPU) for settings, _ in rows]
     contexts = [RowContexts.of_text(np.zeros(length, np.int32), 1) for _, length in rows]
     positions = torch.tensor([length for _, length in rows])
-    found = sample_rows(logits, positions, table_of(samplers))
-    scores, _ = row_scores(logits, positions, table_of(samplers))
-    for row, ((settings, _), sampler, context) in enumerate(zip(rows, samplers, contexts, strict=True)):
-        own = logits[row : row + 1]
-        if found[row] == UNDECIDED:
-            assert vocab > GUESS
-            assert settings.temperature > 0
+    table = table_of(samplers)
+    found = sample_rows(logits, positions, table, int(table[0].max()))
+    cut, tokens, wide = cut_scores(logits.float(), positions, table)
+    scores = {
+        CUT: torch.full(logits.shape, -torch.inf, dtype=torch.float64).scatter_(1, tokens, cut),
+        WHOLE: whole_scores(logits.float(), positions, table),
+    }
+    for row, (sampler, context) in enumerate(zip(samplers, contexts, strict=True)):
+        own, kind = logits[row : row + 1], int(table[0, row])
+        if kind == CUT and wide[row]:
+            assert found[row] == UNDECIDED
             continue
         assert found[row] == sampler.sample(own, context)[0]
-        if settings.temperature > 0:
-            assert torch.equal(scores[row], sampler.scores(own, context)[0])
+        if kind != GREEDY:
+            assert torch.equal(scores[kind][row], sampler.scores(own, context)[0])
 
 
 def test_a_row_is_undecided_only_where_more_than_the_inspected_tokens_may_be_left() -> None:
@@ -80,7 +91,7 @@ def test_a_row_is_undecided_only_where_more_than_the_inspected_tokens_may_be_lef
     ]
     samplers = [Sampler(each, WIDE, CPU) for each in settings]
     logits = torch.from_numpy(np.random.default_rng(0).normal(0, 2, (len(settings), WIDE))).float()
-    found = sample_rows(logits, torch.arange(len(settings)), table_of(samplers))
+    found = sample_rows(logits, torch.arange(len(settings)), table_of(samplers), WHOLE)
     assert (found == UNDECIDED).tolist() == [False, False, False, False, True, True]
 
 
@@ -93,6 +104,6 @@ def test_settings_that_need_more_are_not_for_the_device() -> None:
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     samplers = [Sampler(SamplingSettings(temperature=0.1 * at, seed=at, top_p=0.8), 50, CPU) for at in range(7)]
     logits, positions = torch.from_numpy(np.random.default_rng(1).normal(0, 2, (7, 50))).float(), torch.arange(7)
-    whole = sample_rows(logits, positions, table_of(samplers))
+    whole = sample_rows(logits, positions, table_of(samplers), CUT)
     monkeypatch.setattr(row_sampling, "PART", 100)
-    assert torch.equal(sample_rows(logits, positions, table_of(samplers)), whole)
+    assert torch.equal(sample_rows(logits, positions, table_of(samplers), CUT), whole)

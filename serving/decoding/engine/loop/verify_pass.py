@@ -14,7 +14,9 @@ from suffolk.serving.decoding.engine.loop.drafter import tree_of
 from suffolk.serving.decoding.engine.loop.drafter_pool import DrafterPool
 from suffolk.serving.decoding.engine.loop.step_batch import BatchEntry
 from suffolk.serving.decoding.engine.loop.verify_step import Outcome, verify
-from suffolk.serving.decoding.engine.model.device_step import ON_HOST, UNDECIDED, Drafts, Walks
+from suffolk.serving.decoding.engine.model.device_step import ON_HOST, SETTINGS, UNDECIDED, Drafts, Walks
+
+_GREEDY = np.zeros(SETTINGS, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,7 @@ def drafts_of(entries: Sequence[BatchEntry], pool: DrafterPool) -> Drafts | None
             parents[begin:end] = ON_HOST
         elif entry.has_draft:
             parents[begin + 1 : end] = tree_of(entry.proposal).parents + 1
-    if all(each is None or entry.request.sampler.is_plain_greedy for entry, each in zip(asked, settings, strict=True)):
-        return Drafts(counts, parents, None)
-    known = next(each for each in settings if each is not None)
-    table = np.array([known if each is None else each for each in settings], np.int64)
+    table = np.array([_GREEDY if each is None else each for each in settings])
     return Drafts(counts, parents, np.repeat(table, counts, axis=0).T)
 
 

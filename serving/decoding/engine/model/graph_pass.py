@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import torch
 
-from suffolk.serving.decoding.engine.model.device_step import NO_DRAFTS, DeviceStep, Drafts, SampleRows, Walks
+from suffolk.serving.decoding.engine.model.device_step import DeviceStep, Drafts, SampleRows, Walks
 from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture
 from suffolk.serving.decoding.engine.model.joined_linear import join_layers
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
@@ -60,7 +60,7 @@ class GraphPasses:
         parts = max(_LEAST_PARTS, self._sizes.most_parts(ROWS[-1], cache.capacity))
         extra = 0 if sample is None else DeviceStep.extra(MOST_WANTED)
         self._tables = RowTables(ROWS[-1], MOST_WANTED, parts, cache.spare, target.device, extra)
-        self._step = None if sample is None else DeviceStep(self._tables, cache, sample)
+        self._step = None if sample is None else DeviceStep(self._tables, cache, sample, ROWS)
         self._partials = Partials(parts, target.device)
         self._parts = parts
         self._function: PassFunction = (
@@ -93,9 +93,9 @@ class GraphPasses:
     ) -> tuple[PassResult, Walks]:
         """A pass over rows that fit, and the end of its step on the device. Accepted rows follow the cache's lengths then."""
         assert self._step is not None
-        self._step.load(drafts, min(_padded(layouts), MOST_WANTED))
+        self._step.load(drafts)
         found, logits = self._forward(slots, layouts, wanted)
-        return found, self._step.run(logits, _padded(layouts), drafts)
+        return found, self._step.run(logits, drafts)
 
     def _forward(
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]
@@ -118,11 +118,11 @@ class GraphPasses:
         if self._memory is None or rows in self._captured:
             return
         if self._step is not None:
-            self._step.load(NO_DRAFTS, min(rows, MOST_WANTED))
+            self._step.clear()
         self._tables.load(empty_plan(), np.empty(0, np.int64), rows)
         captured = self._captured[rows] = capture(lambda: self._compute(rows), self._memory, self._target.device)
         if self._step is not None:
-            self._step.capture(captured.result.logits, rows, self._memory)
+            self._step.capture(captured.result.logits, self._memory)
 
     def _compile(self) -> None:
         """Compile the function by the largest pass, whose numbers of rows and of wanted rows differ."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,24 @@ from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model import device_step, graph_pass, passes
-from suffolk.serving.decoding.engine.model.device_step import ON_HOST, UNDECIDED, DeviceStep, Drafts, Walks
+from suffolk.serving.decoding.engine.model.device_step import (
+    KINDS,
+    ON_HOST,
+    SETTINGS,
+    UNDECIDED,
+    DeviceStep,
+    Drafts,
+    Walks,
+)
 from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
 from suffolk.serving.decoding.engine.model.row_attention import RowTables
-from suffolk.serving.decoding.engine.model.row_plan import Sizes, plan_rows
+from suffolk.serving.decoding.engine.model.row_plan import Numbers, Sizes, plan_rows
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
 from suffolk.serving.decoding.engine.sampling.candidates import GUESS
-from suffolk.serving.decoding.engine.sampling.row_sampling import row_settings, sample_rows
+from suffolk.serving.decoding.engine.sampling.row_sampling import CUT, WHOLE, row_settings, sample_rows
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.sampling.verification.match import accept
 from tests.support.drafters import MadeUpDrafter, alone, knowing, random_tree, tree
@@ -59,6 +69,10 @@ def caches(slots: int, capacity: int, seed: int) -> list[KVCache]:
     return found
 
 
+def greedy(rows: int) -> Numbers:
+    return np.zeros((SETTINGS, rows), np.int64)
+
+
 class Ends:
     """The ends of steps over given samples, without a model."""
 
@@ -68,13 +82,13 @@ class Ends:
         self.sampled = torch.zeros(wanted, dtype=torch.int64)
         extra = DeviceStep.extra(wanted)
         self.tables = RowTables(rows, wanted, parts, cache.spare, torch.device("cpu"), extra)
-        self.step = DeviceStep(self.tables, cache, lambda logits, positions, settings: self.sampled[: len(logits)])
+        self.step = DeviceStep(self.tables, cache, lambda logits, *_: self.sampled[: len(logits)], (8, wanted))
 
     def run(self, slots: Sequence[int], layouts: Sequence[TreeLayout], drafts: Drafts, chosen: Any) -> Walks:
         plan = plan_rows(self.cache.lengths, self.cache.capacity, slots, layouts, Sizes(1), self.parts)
-        self.step.load(drafts, len(self.sampled))
+        self.step.load(drafts)
         self.tables.load(plan, chosen, self.rows)
-        return self.step.run(torch.zeros((len(self.sampled), 1)), self.rows, drafts)
+        return self.step.run(torch.zeros((len(self.sampled), 1)), drafts)
 
 
 @examples(50)
@@ -100,7 +114,7 @@ def test_walks_and_moves_equal_those_of_the_host(seed: int) -> None:
             kinds.append(kind)
             begin += len(layout)
         ends.sampled[:] = torch.from_numpy(rng.integers(0, 3, len(ends.sampled)))
-        drafts = Drafts(np.array(counts, np.int64), np.array(parents, np.int64), None)
+        drafts = Drafts(np.array(counts, np.int64), np.array(parents, np.int64), greedy(len(parents)))
         walks = ends.run(slots, layouts, drafts, np.array(chosen, np.int64))
         kept, placed, at = [], [], 0
         for draft, layout, kind in zip(trees, layouts, kinds, strict=True):
@@ -139,7 +153,7 @@ def test_a_path_that_ends_undecided_is_left_to_the_host() -> None:
     for undecided, counts in ((3, [1]), (2, [0])):
         ends.sampled[:5] = torch.tensor([1, 0, 6, 6, 6])
         ends.sampled[undecided] = UNDECIDED
-        walks = ends.run([0], [layout], Drafts(np.array([5]), np.array([-1, 0, 0, 2, 2]), None), np.arange(5))
+        walks = ends.run([0], [layout], Drafts(np.array([5]), np.array([-1, 0, 0, 2, 2]), greedy(5)), np.arange(5))
         assert walks.counts == counts
         assert (walks.tokens == [UNDECIDED]) == (undecided == 2)
         kept = [np.array([0, 2])]
@@ -160,17 +174,22 @@ def test_a_greedy_step_has_few_operations(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(device_step.kernels(), "walk_kernel", Kernel())
     assert len(cache._slabs) == 1
-    assert operations(lambda: ends.step._compute(logits, True)) == {"index": 1, "index_put_": 1}
+    assert operations(lambda: ends.step._compute(logits, 0)) == {"index": 1, "index_put_": 1}
     assert launched == [(8,)]
 
 
 def test_a_sampling_step_has_a_fixed_number_of_operations() -> None:
-    numbers = row_settings(SamplingSettings(temperature=1.0), VOCAB, 5)
-    assert numbers is not None
-    for rows in (1, 8, 32):
-        logits, table = torch.zeros((rows, VOCAB)), torch.from_numpy(np.repeat(numbers[:, None], rows, 1))
-        found = operations(lambda logits=logits, table=table: sample_rows(logits, torch.arange(len(logits)), table))
-        assert found.total() < 90
+    for settings, kind, most in (
+        (SamplingSettings(temperature=1.0, top_p=0.9), CUT, 90),
+        (SamplingSettings(temperature=1.0), WHOLE, 135),
+    ):
+        numbers = row_settings(settings, VOCAB, 5)
+        assert numbers is not None
+        for rows in (1, 32):
+            logits, table = torch.zeros((rows, VOCAB)), torch.from_numpy(np.repeat(numbers[:, None], rows, 1))
+            positions = torch.arange(rows)
+            found = operations(partial(sample_rows, logits, positions, table, kind))
+            assert found.total() < most
 
 
 class Operations(TorchDispatchMode):
@@ -337,7 +356,16 @@ def test_the_steps_of_all_sizes_are_captured_first(few_rows: None, monkeypatch: 
         def replay(self) -> Any:
             return self.compute()
 
+    shared: list[PassResult] = []
+
     class Pass(Graph):
+        """Leaves its result in the memory of the first, largest one."""
+
+        def __init__(self, compute: Callable[[], Any], *_: Any) -> None:
+            super().__init__(compute)
+            shared.append(self.result)
+            self.result = shared[0].head(0, len(self.result.logits))
+
         @torch.inference_mode()
         def replay(self) -> Any:
             self.result.copy_(self.compute())
@@ -354,13 +382,13 @@ def test_the_steps_of_all_sizes_are_captured_first(few_rows: None, monkeypatch: 
     graph._memory = object()  # type: ignore[assignment]
     graph.prepare_all(list)
     sizes = [28, 26, 22, 18, 14, 10, 6, 2]
-    assert captured == [size for size in sizes for _ in ("greedy", "sampling")]
+    assert captured == [size for size in sizes for _ in range(KINDS)]
     numbers = row_settings(SamplingSettings(temperature=1.0), VOCAB, 9)
     assert numbers is not None
     draft = random_tree(np.random.default_rng(1), 4, VOCAB)
     layouts, parents = [lay_out(3, draft), chain(np.arange(3))], np.array([-1, *(draft.parents + 1), -1])
-    for table in (None, np.repeat(numbers[:, None], 6, 1)):
+    for table in (greedy(6), np.repeat(numbers[:, None], 6, 1)):
         drafts = Drafts(np.array([5, 1]), parents, table)
         (_, found), (_, expected) = (each.step([0, 1], layouts, [5, 1], drafts) for each in (graph, host))
         assert (found.counts, found.tokens) == (expected.counts, expected.tokens)
-    assert len(captured) == 2 * len(sizes)
+    assert len(captured) == KINDS * len(sizes)
