@@ -2,11 +2,13 @@
 
 The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
 (``row_attention.py``). The pass is captured once for each number of ``ROWS``; rows of padding bring a pass to the next of them.
-All else that differs between passes is read from the device's memory.
+All else that differs between passes is read from the device's memory. The end of a step may follow on the device too
+(``device_step.py``).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -28,6 +30,9 @@ from suffolk.serving.decoding.engine.model.row_attention import (
 )
 from suffolk.serving.decoding.engine.model.row_plan import Sizes, empty_plan, plan_rows
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.user_code_errors import message_line
+
+log = logging.getLogger(__name__)
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 512)
 """Numbers of rows that passes are captured for. Larger passes are packed."""
@@ -122,7 +127,15 @@ class GraphPasses:
         self._tables.load(empty_plan(), np.empty(0, np.int64), rows)
         captured = self._captured[rows] = capture(lambda: self._compute(rows), self._memory, self._target.device)
         if self._step is not None:
-            self._step.capture(captured.result.logits, self._memory)
+            self._capture_step(captured.result.logits, self._step, self._memory)
+
+    def _capture_step(self, logits: torch.Tensor, step: DeviceStep, memory: GraphMemory) -> None:
+        """Capture the steps after passes that leave ``logits``. If that fails, steps end on the host from now on."""
+        try:
+            step.capture(logits, memory)
+        except RuntimeError as error:
+            log.warning("model %s: steps cannot end on the device (%s)", self._target.name, message_line(error))
+            self._step = None
 
     def _compile(self) -> None:
         """Compile the function by the largest pass, whose numbers of rows and of wanted rows differ."""

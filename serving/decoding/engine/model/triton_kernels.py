@@ -2,7 +2,9 @@
 # Triton's language is not typed.
 """Triton kernels of graph passes: they write keys and values, attend in pieces, and merge the pieces (``row_attention.py``).
 
-All sums follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits of a row's
+One more kernel walks along drafts (``device_step.py``).
+
+All sums of attention follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits of a row's
 result depend neither on the other rows of the pass nor on the place of its ancestors among the cells of a tree. Three properties
 give this:
 

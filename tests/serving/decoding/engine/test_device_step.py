@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -243,3 +244,19 @@ def test_the_steps_of_all_sizes_are_captured_first(few_rows: None, monkeypatch: 
         (_, found), (_, expected) = (each.step([0, 1], layouts, [5, 1], drafts) for each in (graph, host))
         assert (found.counts, found.tokens) == (expected.counts, expected.tokens)
     assert len(captured) == KINDS * len(sizes)
+
+
+def test_steps_that_cannot_be_captured_end_on_the_host(
+    few_rows: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("operation not permitted\nlong explanation")
+
+    monkeypatch.setattr(graph_pass, "capture", lambda compute, *_: SimpleNamespace(result=compute()))
+    monkeypatch.setattr(device_step, "record", fail)
+    graph = GraphPasses(TARGET, TARGET.new_cache(2, 40), (), is_compiled=False, sample=sample_rows)
+    graph._memory = object()  # type: ignore[assignment]
+    assert graph.has_steps
+    graph.prepare_all(lambda sizes: sizes[-2:])
+    assert not graph.has_steps
+    assert caplog.messages == ["model LlamaForCausalLM: steps cannot end on the device (operation not permitted)"]
