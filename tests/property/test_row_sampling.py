@@ -107,3 +107,11 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = sample_rows(logits, positions, table_of(samplers), CUT)
     monkeypatch.setattr(row_sampling, "PART", 100)
     assert torch.equal(sample_rows(logits, positions, table_of(samplers), CUT), whole)
+
+
+@pytest.mark.parametrize("kind", [GREEDY, CUT, WHOLE])
+def test_no_value_is_read_on_the_host(kind: int) -> None:
+    """Tensors without values would refuse it. A CUDA graph cannot hold it either. The rows take several blocks."""
+    logits = torch.empty((64, 150_000), dtype=torch.bfloat16, device="meta")
+    positions, table = (torch.empty(size, dtype=torch.int64, device="meta") for size in (64, (SETTINGS, 64)))
+    assert sample_rows(logits, positions, table, kind).shape == (64,)
