@@ -66,6 +66,8 @@ _TEXT = 48
 """Tokens whose logits are compared bit for bit."""
 _CONTEXT = 200
 _MIXED_CONTEXT = 1000
+_SAMPLED = ((0.8, 20, 0.95), (1.0,))
+"""Temperature, top-k and top-p of sampled texts."""
 _NODES = 8
 """Nodes of a draft that texts are decoded with."""
 
@@ -89,7 +91,7 @@ def compare(target: Target, kind: str, prompts: Sequence[Ids], scope: Scope) -> 
         points, mixed: each point with its milliseconds, and those until the host can go on.
         kernels: kernels of a pass of one row, and their busy microseconds; None without CUDA.
         equal_bits: rows whose logits equal those of passes over single rows, of all compared, by layout.
-        equal_texts: drafted texts that equal plain ones, of all compared.
+        equal_texts, equal_samples: drafted texts that equal plain ones, of all compared, whether device or host ends steps.
     """
     slots = 1 + max(requests for requests, *_ in (*scope.points, *scope.mixed))
     room = [rows + context for _, rows, context in scope.points]
@@ -114,7 +116,8 @@ def compare(target: Target, kind: str, prompts: Sequence[Ids], scope: Scope) -> 
         "mixed": [[*pair, each.whole, each.host] for pair, each in mixed.items()],
         "kernels": _count_kernels(target, passes, cache),
         "equal_bits": compare_bits(target, passes, cache),
-        "equal_texts": (_count_equal_texts(target, kind, prompts, scope.new_tokens), len(prompts)),
+        "equal_texts": _count_equal_texts(target, kind, prompts, scope.new_tokens, [()]),
+        "equal_samples": _count_equal_texts(target, kind, prompts, scope.new_tokens, _SAMPLED),
     }
 
 
@@ -238,28 +241,34 @@ class _Recalled:
         pass
 
 
-def _count_equal_texts(target: Target, kind: str, prompts: Sequence[Ids], new_tokens: int) -> int:
-    """Of ``prompts``, how many give the same text plain and with drafts."""
+def _count_equal_texts(
+    target: Target, kind: str, prompts: Sequence[Ids], new_tokens: int, samplings: Sequence[tuple[Any, ...]]
+) -> tuple[int, int]:
+    """Of all ``prompts``, how many texts are the same plain and with drafts, and their number."""
     if not prompts:
-        return 0
-    drafter, settings = _Recalled(target.vocab_size), SamplingSettings(max_new_tokens=new_tokens)
+        return 0, 0
+    drafter, same = _Recalled(target.vocab_size), 0
     capacity = max(map(len, prompts)) + new_tokens + 2 * _NODES
     loop = StepLoop(target, {drafter.name: drafter}, VerifyAllPlanner(), 1, capacity, kind)
-    same = 0
-    for number, prompt in enumerate(prompts):
-        plain = Request(2 * number, target, prompt.tolist(), settings, "", _NODES)
-        _finish(loop, plain)
-        drafter.texts[2 * number + 1] = np.concatenate([prompt, np.asarray(plain.generated, np.int64)])
-        drafted = Request(2 * number + 1, target, prompt.tolist(), settings, drafter.name, _NODES)
-        _finish(loop, drafted)
-        same += plain.generated == drafted.generated
-    return same
+    for settings in [SamplingSettings(new_tokens, *each) for each in samplings]:
+        for prompt in prompts:
+            plain = _decode(loop, Request(0, target, prompt.tolist(), settings, "", _NODES))
+            drafter.texts[0] = np.concatenate([prompt, np.asarray(plain, np.int64)])
+            texts = []
+            for on_host in (False, True)[: 1 + getattr(loop._passes, "has_steps", False)]:
+                drafted = Request(0, target, prompt.tolist(), settings, drafter.name, _NODES)
+                if on_host:
+                    drafted.row_settings = None
+                texts.append(_decode(loop, drafted))
+            same += all(text == plain for text in texts)
+    return same, len(samplings) * len(prompts)
 
 
-def _finish(loop: StepLoop, request: Request) -> None:
+def _decode(loop: StepLoop, request: Request) -> list[int]:
     loop.join(request)
     while loop.running:
         loop.step()
+    return request.generated
 
 
 def _tokens(target: Target, count: int) -> Ids:

@@ -108,6 +108,7 @@ def _equal_bits(documents: dict[str, Any]) -> Figures:
         name: {
             **{layout: "{} of {}".format(*counts) for layout, counts in kind["equal_bits"].items()},
             "texts": "{} of {}".format(*kind["equal_texts"]),
+            "sampled texts": "{} of {}".format(*kind["equal_samples"]),
         }
         for name, kind in _kinds(documents)
     }

@@ -24,11 +24,17 @@ from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish
 from suffolk.datastore.segment import separator, token_dtype, write_segment
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.model.device_step import ON_HOST, UNDECIDED, DeviceStep, Drafts, Walks
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.pass_result import PassResult
 from suffolk.serving.decoding.engine.model.passes import StaticPasses
+from suffolk.serving.decoding.engine.model.row_attention import RowTables
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.sampling.row_sampling import sample_rows
+from suffolk.serving.decoding.engine.sampling.verification.match import accept
+
+Ids = npt.NDArray[np.int64]
 
 _SURE = 1000.0
 """The logit of a text's next token; those of others are 0. No noise of a sampler makes up for it."""
@@ -60,11 +66,15 @@ class InstantPasses:
         texts: int64[slots, longest], the whole text of the request in each slot.
     """
 
+    has_steps = True
+
     def __init__(self, target: Target, cache: KVCache, costs: CostModel, clock: HostClock, most_rows: int) -> None:
         """``costs``: the times that passes are given. ``most_rows``: most rows of a pass."""
         self._static, self._cache, self._costs, self._clock = StaticPasses(target, cache, ()), cache, costs, clock
         self.texts = np.zeros((cache.slots, cache.capacity + 1), np.int64)
         self._logits = torch.zeros((most_rows, target.vocab_size))
+        tables = RowTables(1, most_rows, 1, cache.spare, target.device, DeviceStep.extra(most_rows))
+        self._ends = DeviceStep(tables, cache, sample_rows, [most_rows])
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
         """Prepare the static pass."""
@@ -80,8 +90,22 @@ class InstantPasses:
         with self._clock.taking(seconds):
             return PassResult(self._follow(slots, layouts, wanted), None)
 
+    def step(
+        self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
+    ) -> tuple[PassResult, Walks]:
+        """As ``Passes.step``, without moving rows of the cache."""
+        self._ends.load(drafts)
+        read = self.forward(slots, layouts, wanted)
+        with self._clock.taking(0.0):
+            rows = [layout.tokens[len(layout) - count :] for layout, count in zip(layouts, wanted, strict=True)]
+            columns = np.stack([np.concatenate(rows), drafts.parents, read.logits.numpy().argmax(-1)])
+            ends = np.cumsum(drafts.counts)
+            found = [_walk(*each) for each in np.split(columns, ends[:-1], axis=1)]
+            counts, tokens, nodes = map(list, zip(*found, strict=True))
+            return read, Walks((ends - drafts.counts).tolist(), counts, tokens, np.concatenate(nodes))
+
     def _follow(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> torch.Tensor:
-        tokens: list[npt.NDArray[np.int64]] = []
+        tokens: list[Ids] = []
         for slot, layout, count in zip(slots, layouts, wanted, strict=True):
             if count:
                 tokens.append(self.texts[slot, int(self._cache.lengths[slot]) + layout.depths[-count:] + 1])
@@ -89,6 +113,16 @@ class InstantPasses:
             return self._logits[:0]
         logits = self._logits[: sum(wanted)].zero_()
         return logits.scatter_(1, torch.from_numpy(np.concatenate(tokens))[:, None], _SURE)
+
+
+def _walk(tokens: Ids, parents: Ids, sampled: Ids) -> tuple[int, int, Ids]:
+    """The count, token and nodes of one request, as in ``Walks``."""
+    nodes = np.zeros_like(tokens)
+    if parents[0] == ON_HOST:
+        return 0, UNDECIDED, nodes
+    path = accept(tokens[1:].astype(np.int32), (parents[1:] - 1).astype(np.int32), sampled)
+    nodes[1 : 1 + len(path)] = path
+    return len(path), int(sampled[path[-1] + 1 if len(path) else 0]), nodes
 
 
 @contextlib.contextmanager

@@ -32,8 +32,8 @@ class StepParts:
     def watch_loop(self, loop: StepLoop) -> None:
         """Divide the steps of ``loop``."""
         self._watch(loop, "bookkeeping", "step")
-        self._watch(loop, "verification", "_split", "_verify")
-        self._watch(loop._passes, "loading", "prepare", "forward")
+        self._watch(loop, "verification", "_verify")
+        self._watch(loop._passes, "loading", "prepare", "forward", "step")
         self._watch(loop._batch, "scheduling", "take")
         self._watch(loop._pool, "drafting", "draft", "permitted", "prefetch")
         self._watch(loop._pool, "learning", "observe")

@@ -25,7 +25,7 @@ class RecordedCache:
         self.slots, self.capacity, self.nbytes = slots, capacity, 0
         self.lengths = np.zeros(slots, np.int64)
 
-    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
+    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]], placed: object = None) -> None:
         """See ``KVCache.keep``."""
         for slot, rows in zip(slots, accepted, strict=True):
             self.lengths[slot] += len(rows)
@@ -68,6 +68,8 @@ class RecordedModel:
 
 class RecordedPasses:
     """Passes that take the time of a ``Device`` and return no logits, because a ``RecordedSampler`` reads none."""
+
+    has_steps = False
 
     def __init__(self, device: Device, lengths: npt.NDArray[np.int64], host_seconds: float) -> None:
         """``host_seconds``: time of the host in each step, beside pass and drafts."""

@@ -20,4 +20,4 @@ def test_it_compares_times_bits_and_texts() -> None:
         assert [tuple(row[:2]) for row in found["mixed"]] == list(SCOPE.mixed)
         assert all(0 < host <= whole for *_, whole, host in found["points"] + found["mixed"])
         assert all(count == 48 for _, count in found["equal_bits"].values())
-        assert found["equal_texts"] == (2, 2)
+        assert (found["equal_texts"], found["equal_samples"]) == ((2, 2), (4, 4))

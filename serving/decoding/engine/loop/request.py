@@ -66,6 +66,8 @@ class Request:
         slot: its slot in the cache while it runs, else -1.
         matcher: the state of the request's grammar after its text; None without a grammar.
         sampler: samples its tokens.
+        row_settings: how a device step samples its tokens; None if the host verifies its drafts, because more than tokens is
+            needed, or other rules apply.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
@@ -116,6 +118,9 @@ class Request:
         self.slot = -1
         self.matcher = GrammarMatcher.of(target, settings.grammar)
         self.sampler = Sampler(settings, target.vocab_size, target.device, self.matcher, settings.ends(target.eos_ids))
+        matches = settings.verification == "match" and not keep_logits
+        matches = matches and settings.logprobs is None and settings.prompt_logprobs is None
+        self.row_settings = self.sampler.row_settings if matches else None
         self.uniforms = SeededUniforms(settings.seed, target.device)
         missing = 0 if self.prediction is None else len(self.prediction)
         self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)

@@ -23,12 +23,14 @@ from suffolk.serving.decoding.engine.loop.slots import Slots
 from suffolk.serving.decoding.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_batch import BatchEntry, StepBatch
-from suffolk.serving.decoding.engine.loop.verify_step import Outcome, verify
+from suffolk.serving.decoding.engine.loop.verify_pass import Verified, drafts_of, verify_pass
+from suffolk.serving.decoding.engine.loop.verify_step import Outcome
 from suffolk.serving.decoding.engine.model.memory import memory_guard
 from suffolk.serving.decoding.engine.model.pass_result import PassResult
 from suffolk.serving.decoding.engine.model.passes import Passes, require_states
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.policy.planner import Planner
+from suffolk.serving.decoding.engine.sampling.row_sampling import sample_rows
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class StepLoop:
             costs = measure(target, slots, passes=passes)
         # a copy: the planner corrects it
         self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs
-        self._passes = Passes(target, self.cache, passes, self._pool.layers, prepare_all=True)
+        self._passes = Passes(target, self.cache, passes, self._pool.layers, prepare_all=True, sample=sample_rows)
         self._slots = Slots(self.cache, prefix_reuse, takes_lowest=self._passes.kind == "captured")
         self._batch = StepBatch(self.cache, self._slots, self._pool, self._planner, self.stats)
         self._names = frozenset(drafters or {})
@@ -153,13 +155,14 @@ class StepLoop:
         entries = self._batch.take(self.running, clock)
         clock.lap("draft")
         try:
-            read, rows, outcomes = self._read(entries, clock)
+            read, found = self._read(entries, clock)
         except ResourceExhausted as error:  # the drafts may not fit: try the step without them
             entries = self._without_drafts(entries, error)
-            read, rows, outcomes = self._read(entries, clock)
+            read, found = self._read(entries, clock)
+        outcomes, rows = found.outcomes, found.rows
         slots = [entry.request.slot for entry in entries]
         kept = [entry.kept(outcomes.get(entry.request.number)) for entry in entries]
-        self.cache.keep(slots, kept)
+        self.cache.keep(slots, kept, found.placed)
         clock.lap("compact")
         if read.features is not None:
             self._follow(entries, kept, read.features)
@@ -167,7 +170,7 @@ class StepLoop:
         for entry in entries:
             outcome = outcomes.get(entry.request.number)
             if outcome is not None:
-                results.append((entry, self._result(entry, outcome, rows[entry.request.number])))
+                results.append((entry, self._result(entry, outcome, rows)))
         self._batch.learn_tokens(results)
         self._learn_logits(entries, outcomes, rows)
         self._batch.learn_pass(entries, clock.seconds["forward"])
@@ -181,25 +184,24 @@ class StepLoop:
                 self.leave(entry.request)
         return [(entry.request, _traced(entry, outcomes, result, clock)) for entry, result in results]
 
-    def _read(
-        self, entries: Sequence[BatchEntry], clock: Clock
-    ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
-        """Run the pass and verify its drafts. Returns the pass, and logits and outcomes by request number.
-
-        May be repeated until ``KVCache.keep`` is called. Raises ResourceExhausted.
-        """
+    def _read(self, entries: Sequence[BatchEntry], clock: Clock) -> tuple[PassResult, Verified]:
+        """Run the pass and verify its drafts. May be repeated until ``KVCache.keep`` is called. Raises ResourceExhausted."""
         slots = [entry.request.slot for entry in entries]
         layouts, wanted = [entry.layout for entry in entries], [entry.wanted for entry in entries]
         with memory_guard(f"model {self.target.name}, {len(entries)} requests"):
             self._passes.prepare(slots, layouts, wanted)
+            drafts = drafts_of(entries, self._pool) if self._passes.has_steps else None
             clock.lap("other")
-            read = self._passes.forward(slots, layouts, wanted)
-            self.target.synchronize()
+            if drafts is None:
+                read, walks = self._passes.forward(slots, layouts, wanted), None
+            else:
+                read, walks = self._passes.step(slots, layouts, wanted, drafts)
+            if walks is None:
+                self.target.synchronize()
             clock.lap("forward")
-            rows = self._split(entries, read.logits)
-            outcomes = self._verify(entries, rows, read.logits)
+            found = self._verify(entries, read.logits, walks)
             clock.lap("verify")
-        return read, rows, outcomes
+        return read, found
 
     @staticmethod
     def _without_drafts(entries: Sequence[BatchEntry], error: ResourceExhausted) -> list[BatchEntry]:
@@ -212,24 +214,11 @@ class StepLoop:
                 entry.request.stats.draft_failures[type(error).__name__] += 1
         return [entry.without_draft() for entry in entries]
 
-    @staticmethod
-    def _split(entries: Sequence[BatchEntry], logits: torch.Tensor) -> dict[int, torch.Tensor]:
-        """The logits of each request that is not reading its prompt, by its number."""
-        sampling = [entry for entry in entries if not entry.reading]
-        rows = torch.split(logits, [entry.wanted for entry in sampling]) if sampling else ()
-        return {entry.request.number: each for entry, each in zip(sampling, rows, strict=True)}
+    _verify = staticmethod(verify_pass)
 
-    @staticmethod
-    def _verify(
-        entries: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor], logits: torch.Tensor
-    ) -> dict[int, Outcome | SuffolkError]:
-        """The outcome of each request that has logits and whose prompt is read, by its number."""
-        sampling = [entry for entry in entries if entry.request.number in rows]
-        requests, proposals = [entry.request for entry in sampling], [entry.proposal for entry in sampling]
-        found = zip(rows, verify(requests, proposals, list(rows.values()), logits), strict=True)
-        return {number: outcome for number, outcome in found if outcome is not None}
-
-    def _result(self, entry: BatchEntry, outcome: Outcome | SuffolkError, rows: torch.Tensor) -> Step | SuffolkError:
+    def _result(
+        self, entry: BatchEntry, outcome: Outcome | SuffolkError, rows: Mapping[int, torch.Tensor]
+    ) -> Step | SuffolkError:
         """The request's new tokens, or its error. A tokenizer that cannot decode them fails this request only."""
         if isinstance(outcome, SuffolkError):
             return outcome
@@ -241,7 +230,7 @@ class StepLoop:
             return Internal(f"the sampled tokens cannot be decoded: {first_line(error)}")
         if not entry.request.keep_logits:
             return step
-        logits = _accepted_rows(rows, outcome, len(step.tokens))
+        logits = _accepted_rows(rows[entry.request.number], outcome, len(step.tokens))
         return replace(step, logits=logits.to(torch.promote_types(logits.dtype, torch.float32)))
 
     def _commit(self, entry: BatchEntry, outcome: Outcome) -> Step:

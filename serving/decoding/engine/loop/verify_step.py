@@ -15,7 +15,8 @@ from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.decoding.engine.loop.drafter import Proposal, SampledChain, tree_of
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability, log_probabilities
-from suffolk.serving.decoding.engine.sampling.sampler import NO_TOKEN, likeliest
+from suffolk.serving.decoding.engine.sampling.row_sampling import likeliest
+from suffolk.serving.decoding.engine.sampling.sampler import NO_TOKEN
 from suffolk.serving.decoding.engine.sampling.verification.match import accept
 from suffolk.serving.decoding.engine.sampling.verification.rejection import sound_rows, verify_chain
 from suffolk.serving.decoding.engine.sampling.verification.typical import typical_path

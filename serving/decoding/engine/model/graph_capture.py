@@ -10,9 +10,6 @@ import torch
 
 from suffolk.serving.decoding.engine.model.pass_result import PassResult
 
-_WARM_UPS = 2
-"""Passes before a capture, so that libraries have allocated their work space."""
-
 
 @dataclass(slots=True)
 class GraphMemory:
@@ -61,14 +58,25 @@ def capture(compute: Callable[[], PassResult], memory: GraphMemory, device: torc
     with torch.cuda.device(device):
         memory.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(memory.stream):
-            for _ in range(_WARM_UPS):
-                found = compute()
+            found = compute()
             if memory.result is None:
                 memory.result = found.empty(memory.rows, memory.wanted)
         torch.cuda.current_stream().wait_stream(memory.stream)
-        rows = 0 if found.features is None else len(found.features)
-        result, graph = memory.result.head(rows, len(found.logits)), torch.cuda.CUDAGraph()
+    rows = 0 if found.features is None else len(found.features)
+    result = memory.result.head(rows, len(found.logits))
+    return CapturedPass(record(lambda: result.copy_(compute()), memory, device), result)
+
+
+@torch.inference_mode()
+def record(compute: Callable[[], None], memory: GraphMemory, device: torch.device) -> torch.cuda.CUDAGraph:
+    """Capture ``compute``, which also writes its results to memory that stays. Inputs and errors: as for ``capture``."""
+    with torch.cuda.device(device):
+        memory.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(memory.stream):
+            compute()  # so that libraries have allocated their work space
+        torch.cuda.current_stream().wait_stream(memory.stream)
+        graph = torch.cuda.CUDAGraph()
         # thread_local: other threads may use the device during the capture
         with torch.cuda.graph(graph, pool=memory.pool, stream=memory.stream, capture_error_mode="thread_local"):
-            result.copy_(compute())
-    return CapturedPass(graph, result)
+            compute()
+    return graph

@@ -2,16 +2,19 @@
 
 The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
 (``row_attention.py``). The pass is captured once for each number of ``ROWS``; rows of padding bring a pass to the next of them.
-All else that differs between passes is read from the device's memory.
+All else that differs between passes is read from the device's memory. The end of a step may follow on the device too
+(``device_step.py``).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
 
+from suffolk.serving.decoding.engine.model.device_step import DeviceStep, Drafts, SampleRows, Walks
 from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture
 from suffolk.serving.decoding.engine.model.joined_linear import join_layers
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
@@ -27,6 +30,9 @@ from suffolk.serving.decoding.engine.model.row_attention import (
 )
 from suffolk.serving.decoding.engine.model.row_plan import Sizes, empty_plan, plan_rows
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.user_code_errors import message_line
+
+log = logging.getLogger(__name__)
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 512)
 """Numbers of rows that passes are captured for. Larger passes are packed."""
@@ -40,18 +46,26 @@ class GraphPasses:
     """The graph passes over one cache. Not thread-safe."""
 
     def __init__(
-        self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...], is_compiled: bool = True
+        self,
+        target: LanguageModel,
+        cache: KVCache,
+        layers: tuple[int, ...],
+        is_compiled: bool = True,
+        sample: SampleRows | None = None,
     ) -> None:
         """The kernels must serve the model (``kernel_problem``). Joins linear layers of the model, if ``is_compiled``.
 
         Args:
             layers: layers whose hidden states are returned.
             is_compiled: whether torch compiles the model; the first pass compiles it.
+            sample: samples the tokens of rows, for ``step``.
         """
         self._target, self._cache = target, cache
         self._sizes = Sizes(rows_of_tile(target))
         parts = max(_LEAST_PARTS, self._sizes.most_parts(ROWS[-1], cache.capacity))
-        self._tables = RowTables(ROWS[-1], MOST_WANTED, parts, cache.spare, target.device)
+        extra = 0 if sample is None else DeviceStep.extra(MOST_WANTED)
+        self._tables = RowTables(ROWS[-1], MOST_WANTED, parts, cache.spare, target.device, extra)
+        self._step = None if sample is None else DeviceStep(self._tables, cache, sample, ROWS)
         self._partials = Partials(parts, target.device)
         self._parts = parts
         self._function: PassFunction = (
@@ -72,6 +86,26 @@ class GraphPasses:
             self._prepare(rows)
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
+        return self._forward(slots, layouts, wanted)[0]
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether ``step`` may be called."""
+        return self._step is not None
+
+    def step(
+        self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
+    ) -> tuple[PassResult, Walks]:
+        """A pass over rows that fit, and the end of its step on the device. Accepted rows follow the cache's lengths then."""
+        assert self._step is not None
+        self._step.load(drafts)
+        found, logits = self._forward(slots, layouts, wanted)
+        return found, self._step.run(logits, drafts)
+
+    def _forward(
+        self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]
+    ) -> tuple[PassResult, torch.Tensor]:
+        """The result, and its logits with those of padding."""
         cache = self._cache
         plan = plan_rows(cache.lengths, cache.capacity, slots, layouts, self._sizes, self._parts)
         ends = np.cumsum([len(layout) for layout in layouts])
@@ -81,15 +115,27 @@ class GraphPasses:
         self._tables.load(plan, chosen, rows)
         captured = self._captured.get(rows)
         result = self._compute(rows) if captured is None else captured.replay()
-        return result.head(plan.rows.shape[1], len(chosen))
+        return result.head(plan.rows.shape[1], len(chosen)), result.logits
 
     def _prepare(self, rows: int) -> None:
         """Capture the pass of this many rows, over rows of padding."""
         self._compile()
         if self._memory is None or rows in self._captured:
             return
+        if self._step is not None:
+            self._step.clear()
         self._tables.load(empty_plan(), np.empty(0, np.int64), rows)
-        self._captured[rows] = capture(lambda: self._compute(rows), self._memory, self._target.device)
+        captured = self._captured[rows] = capture(lambda: self._compute(rows), self._memory, self._target.device)
+        if self._step is not None:
+            self._capture_step(captured.result.logits, self._step, self._memory)
+
+    def _capture_step(self, logits: torch.Tensor, step: DeviceStep, memory: GraphMemory) -> None:
+        """Capture the steps after passes that leave ``logits``. If that fails, steps end on the host from now on."""
+        try:
+            step.capture(logits, memory)
+        except RuntimeError as error:
+            log.warning("model %s: steps cannot end on the device (%s)", self._target.name, message_line(error))
+            self._step = None
 
     def _compile(self) -> None:
         """Compile the function by the largest pass, whose numbers of rows and of wanted rows differ."""

@@ -93,22 +93,33 @@ class KVCache:
         for layer in self._appending:
             layer.rows = rows
 
-    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
+    def keep(
+        self,
+        slots: Sequence[int],
+        accepted: Sequence[npt.NDArray[np.int64]],
+        placed: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
 
-        ``accepted``: an int64[k] for each of ``slots``, which differ: the accepted rows in ascending order, counted from the slot's
-        length.
+        Args:
+            accepted: an int64[k] for each of ``slots``, which differ: the accepted rows in ascending order, counted from the
+                slot's length.
+            placed: bool[slots], whether a device step has moved a slot's accepted rows already; None if there was none.
         """
         chosen = np.asarray(slots, np.int64)
         counts = np.fromiter(map(len, accepted), np.int64, len(accepted))
         rows, order = np.concatenate(accepted), positions_within(counts)
-        moved = np.flatnonzero(rows != order)  # the first rows are often in place already
+        moves = rows != order  # the first rows are often in place already
+        moved = np.flatnonzero(moves if placed is None else moves & ~np.repeat(placed, counts))
         if len(moved):
             begin = np.repeat(chosen * self.capacity + self.lengths[chosen], counts)[moved]
-            index = to_device(np.stack([begin + rows[moved], begin + order[moved]]), self._device)
-            for slab in self._slabs.values():
-                slab[:, index[1]] = slab[:, index[0]]  # the gather completes before anything is overwritten
+            self.move(*to_device(np.stack([begin + rows[moved], begin + order[moved]]), self._device))
         self.lengths[chosen] += counts
+
+    def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
+        """Copy rows of all layers, int64[n] on the cache's device; all are read before any is written."""
+        for slab in self._slabs.values():
+            slab[:, targets] = slab[:, sources]
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another, whose length becomes ``end``."""

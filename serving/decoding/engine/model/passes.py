@@ -15,6 +15,7 @@ from rich.progress import track
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.model.compiled_pass import CompiledPasses
+from suffolk.serving.decoding.engine.model.device_step import Drafts, SampleRows, Walks
 from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory
 from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses
 from suffolk.serving.decoding.engine.model.grid_attention import Bucket
@@ -63,12 +64,14 @@ class Passes:
         kind: str = "auto",
         layers: Sequence[int] = (),
         prepare_all: bool = False,
+        sample: SampleRows | None = None,
     ) -> None:
         """Checks small passes of the kind against packed ones. Compiling takes a minute or more.
 
         Args:
             layers: layers whose hidden states all passes return.
             prepare_all: capture all shapes that are known beforehand, so that no pass waits for it.
+            sample: samples the tokens of rows, for ``step``.
 
         Raises:
             InvalidArgument: an unknown kind.
@@ -79,6 +82,7 @@ class Passes:
             raise InvalidArgument(f"passes are {kind!r}; they must be one of {', '.join(KINDS)}")
         require_states(target, kind, layers)
         self._target, self._cache, self._asked, self._layers = target, cache, kind, tuple(layers)
+        self._sample = sample
         self._special: SpecialPasses | None = None
         self.kind = "packed"
         self._left = self._ways(kind)
@@ -88,7 +92,7 @@ class Passes:
 
     def _ways(self, kind: str) -> list[tuple[str, _Make]]:
         """The kinds to try, in order, and how each is made."""
-        target, layers = self._target, self._layers
+        target, layers, sample = self._target, self._layers, self._sample
         if kind == "auto":
             kind = _ON_CUDA if target.device.type == "cuda" else "packed"
         captured: tuple[str, _Make] = ("captured", lambda cache: StaticPasses(target, cache, layers))
@@ -98,8 +102,11 @@ class Passes:
                 self._refuse(kind, problem, "captured")
                 return [captured]
             return [
-                ("graph", lambda cache: GraphPasses(target, cache, layers)),
-                ("uncompiled graph", lambda cache: GraphPasses(target, cache, layers, is_compiled=False)),
+                ("graph", lambda cache: GraphPasses(target, cache, layers, sample=sample)),
+                (
+                    "uncompiled graph",
+                    lambda cache: GraphPasses(target, cache, layers, is_compiled=False, sample=sample),
+                ),
                 captured,
             ]
         compiled: tuple[str, _Make] = ("compiled", lambda cache: CompiledPasses(target, cache))
@@ -138,6 +145,19 @@ class Passes:
         if self._special is not None and self._special.fits(layouts, wanted):
             return self._special.forward(slots, layouts, wanted)
         return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether ``step`` may end steps on the device."""
+        return isinstance(self._special, GraphPasses) and self._special.has_steps
+
+    def step(
+        self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
+    ) -> tuple[PassResult, Walks | None]:
+        """As ``forward``, and the end of the step on the device (``GraphPasses.step``), or None if the pass is packed."""
+        if isinstance(self._special, GraphPasses) and self._special.fits(layouts, wanted):
+            return self._special.step(slots, layouts, wanted, drafts)
+        return self.forward(slots, layouts, wanted), None
 
     @property
     def _next(self) -> str:

@@ -5,7 +5,8 @@ Only the number of rows shapes a launch. So a graph captured for a number of row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,16 @@ def kernels() -> Any:
     except ImportError as error:
         raise Unsupported(f"triton cannot be imported ({error}); torch for CUDA brings it") from error
     return triton_kernels
+
+
+@contextmanager
+def launching(tensor: torch.Tensor) -> Iterator[None]:
+    """Launch the block's kernels on the device of ``tensor``. Raises RuntimeError: Triton cannot compile or launch a kernel."""
+    try:
+        with torch.cuda.device_of(tensor):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+            yield
+    except kernels().TritonError as error:
+        raise RuntimeError(f"Triton: {message_line(error)}") from error
 
 
 def is_interpreted() -> bool:
@@ -80,13 +91,14 @@ class RowTables:
         wanted: int64[most wanted], the rows whose logits are computed.
         count: int64[1], the number of work items.
         work: int64[...], the work items and then the paths.
+        extra, extra_numbers: int64[extra], further numbers that go along, on the device and on the host.
     """
 
-    def __init__(self, rows: int, wanted: int, parts: int, spare: int, device: torch.device) -> None:
+    def __init__(self, rows: int, wanted: int, parts: int, spare: int, device: torch.device, extra: int = 0) -> None:
         """``parts``: most partial results, which are at least as many as work items. ``spare``: the cache's spare row."""
         cuda = device.type == "cuda"
         self._spare = spare
-        self._fixed = len(ROW_FIELDS) * rows + wanted + 1
+        self._fixed = len(ROW_FIELDS) * rows + wanted + extra + 1
         size = self._fixed + 5 * parts + rows * (rows + 1) // 2
         self._host = torch.zeros(size, dtype=torch.int64, pin_memory=cuda)
         self._device = torch.zeros_like(self._host, device=device) if cuda else self._host
@@ -94,14 +106,20 @@ class RowTables:
         numbers: npt.NDArray[np.int64] = self._host.numpy()
         self._numbers, self._work = numbers, numbers[self._fixed :]
         end = len(ROW_FIELDS) * rows
-        self._rows, self._wanted = numbers[:end].reshape(-1, rows), numbers[end : self._fixed - 1]
-        self.rows, self.wanted = self._device[:end].view(-1, rows), self._device[end : self._fixed - 1]
+        self._rows, self._wanted = numbers[:end].reshape(-1, rows), numbers[end : end + wanted]
+        self.rows, self.wanted = self._device[:end].view(-1, rows), self._device[end : end + wanted]
+        self.extra = self._device[end + wanted : self._fixed - 1]
+        self.extra_numbers = numbers[end + wanted : self._fixed - 1]
         self.count, self.work = self._device[self._fixed - 1 : self._fixed], self._device[self._fixed :]
+
+    def wait(self) -> None:
+        """Wait until the numbers on the host may be changed, because the last copy has read them."""
+        if self._copied is not None:
+            self._copied.synchronize()
 
     def load(self, plan: RowPlan, wanted: npt.NDArray[np.int64], rows: int) -> None:
         """Set a pass over ``plan``, padded to ``rows`` rows, that computes the logits of the rows ``wanted``."""
-        if self._copied is not None:
-            self._copied.synchronize()  # the last copy may still read it
+        self.wait()
         used, items = plan.rows.shape[1], plan.items.size
         self._rows[:, :used] = plan.rows
         self._rows[:, used:rows] = np.array([0, 0, self._spare, 0, EVERYWHERE, 0, 0, 0])[:, None]
@@ -136,12 +154,9 @@ class RowAttention:
     sizes: Sizes
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
-        """As ``PassAttention.attend``. Raises RuntimeError: Triton cannot compile or launch a kernel."""
-        try:
-            with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches on the current device
-                return self._attend(query, key, value, terms)
-        except kernels().TritonError as error:
-            raise RuntimeError(f"Triton: {message_line(error)}") from error
+        """As ``PassAttention.attend``. Raises as ``launching``."""
+        with launching(query):
+            return self._attend(query, key, value, terms)
 
     def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         layer, numbers = self.layers[terms.layer], dict(zip(ROW_FIELDS, self.tables.rows, strict=True))
@@ -153,7 +168,7 @@ class RowAttention:
         heads, fold = layer.keys.shape[1], query.shape[1] // layer.keys.shape[1]
         kernels().merge_kernel[(self.rows, heads)](
             sums, marks, output, numbers["first"], numbers["parts"],
-            fold, _power(fold), heads, output.shape[-1], _power(output.shape[-1]), num_warps=2,
+            fold, power_of_two(fold), heads, output.shape[-1], power_of_two(output.shape[-1]), num_warps=2,
         )  # fmt: skip
         return output
 
@@ -163,7 +178,7 @@ class RowAttention:
         kernels().write_kernel[(-(-self.rows // _WRITTEN), heads)](
             key, value, layer.keys, layer.values, written, self.rows,
             key.stride(2), key.stride(1), value.stride(2), value.stride(1),
-            heads, key_width, value_width, _power(key_width), _power(value_width), _WRITTEN, num_warps=2,
+            heads, key_width, value_width, power_of_two(key_width), power_of_two(value_width), _WRITTEN, num_warps=2,
         )  # fmt: skip
 
     def _attend_items(
@@ -179,7 +194,7 @@ class RowAttention:
         fold, value_width = query.shape[1] // heads, layer.values.shape[-1]
         upcast = query.dtype is torch.bfloat16 and is_interpreted()  # the interpreter multiplies no bf16
         tables, sizes = self.tables, self.sizes
-        tile = max(16, _power(sizes.rows * fold))
+        tile = max(16, power_of_two(sizes.rows * fold))
         # with 4 warps, the registers of a thread do not hold a larger tile (ptxas, for A100, H100 and B200)
         warps = 4 if query.itemsize == 2 and value_width <= 128 and tile <= TILE else 8
         programs = min(_PROGRAMS, 4) if query.device.type == "cpu" else _PROGRAMS
@@ -188,7 +203,7 @@ class RowAttention:
             numbers["positions"], numbers["base"], numbers["linear"], numbers["path"], numbers["first"],
             tables.count, tables.work, tables.work,
             terms.scaling, terms.softcap or 0.0, terms.window or 0, query.stride(2), query.stride(1),
-            fold, heads, key_width, value_width, max(16, _power(key_width)), max(16, _power(value_width)),
+            fold, heads, key_width, value_width, max(16, power_of_two(key_width)), max(16, power_of_two(value_width)),
             tile, sizes.block, sizes.piece, sizes.group,
             terms.softcap is not None, terms.window is not None, upcast, "ieee", num_warps=warps, num_stages=2,
         )  # fmt: skip
@@ -214,6 +229,6 @@ def slab_layers(cache: KVCache) -> list[SlabLayer]:
     return [layer for layer in cache.layers.layers if isinstance(layer, SlabLayer)]
 
 
-def _power(number: int) -> int:
+def power_of_two(number: int) -> int:
     """The smallest power of two that is at least ``number``."""
     return 1 << (number - 1).bit_length()

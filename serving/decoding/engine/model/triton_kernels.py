@@ -2,9 +2,11 @@
 # Triton's language is not typed.
 """Triton kernels of graph passes: they write keys and values, attend in pieces, and merge the pieces (``row_attention.py``).
 
-All sums follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits of a row's
-result depend neither on the other rows of the pass nor on the place of its ancestors among the cells of a tree. Three properties
-give this:
+One more kernel walks along drafts (``device_step.py``).
+
+All sums of attention follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits of
+a row's result depend neither on the other rows of the pass nor on the place of its ancestors among the cells of a tree. Three
+properties give this:
 
 - a tile has the same shape for all numbers of rows, so all products use the same instructions;
 - a position that a row does not see adds exact zeros;
@@ -17,7 +19,7 @@ import triton
 import triton.language as tl
 from triton.errors import TritonError
 
-__all__ = ["TritonError", "attend_kernel", "merge_kernel", "write_kernel"]
+__all__ = ["TritonError", "attend_kernel", "merge_kernel", "walk_kernel", "write_kernel"]
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 _NEVER = tl.constexpr(float("inf"))
@@ -163,6 +165,42 @@ def merge_kernel(
     result = result / tl.where(total == 0.0, 1.0, total)[:, None]
     place = output + (row * heads * fold + head * fold + member)[:, None] * width + column[None, :]
     tl.store(place, result.to(output.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def walk_kernel(
+    sampled, wanted, ids, written, parents, ends, path, counts, tokens, source, target,
+    undecided: tl.constexpr, on_host: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Follow the sampled tokens of one request down its draft. Of siblings with the same token, the first is used.
+
+    ``path`` gets the accepted rows behind the first one, and the numbers of the other rows; ``source`` and ``target`` the cache
+    rows from and to which rows move. Rows of a request have consecutive cache rows.
+    """
+    request = tl.program_id(0)
+    begin, end = tl.load(ends + request - 1, mask=request > 0, other=0), tl.load(ends + request)
+    cell = tl.arange(0, block).to(tl.int64)
+    used = cell < end - begin
+    row = tl.load(wanted + begin + cell, mask=used, other=0)
+    token = tl.load(ids + row, mask=used, other=-1)
+    parent = tl.load(parents + begin + cell, mask=used, other=-1)
+    place = tl.load(written + row, mask=used, other=0)
+    chosen, count = cell, tl.full([], 0, tl.int64)
+    is_walked = tl.load(parents + begin, mask=begin < end, other=on_host) != on_host
+    next_token = tl.load(sampled + begin, mask=is_walked, other=undecided)
+    child = tl.min(tl.where((parent == 0) & (token == next_token), cell, block), 0)
+    while child < block:
+        count += 1
+        chosen = tl.where(cell == count, child, chosen)
+        next_token = tl.load(sampled + begin + child)
+        child = tl.min(tl.where((parent == child) & (token == next_token), cell, block), 0)
+    if next_token == undecided:  # the host samples all rows again
+        chosen, count = cell, count * 0
+    tl.store(path + begin + cell, chosen, mask=used)
+    tl.store(counts + request, count)
+    tl.store(tokens + request, next_token)
+    tl.store(source + begin + cell, place + chosen - cell, mask=used)
+    tl.store(target + begin + cell, place, mask=used)
 
 
 @triton.jit

@@ -13,7 +13,7 @@ import torch
 
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
-_GUESS = 1024
+GUESS = 1024
 """Most distributions are cut to fewer tokens than this."""
 PART = 2**19
 """Elements per block on a CPU. Blocks that fit into its cache take a third of the time."""
@@ -45,12 +45,14 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     vocab_size = logits.shape[-1]
+    # a tensor: on CUDA, torch multiplies by the reciprocal of a number, which is another float
+    temperature = logits.new_full((), settings.temperature, dtype=torch.float64)
     if keeps_all(settings, vocab_size):
-        return Candidates(logits.to(torch.float64, copy=True).div_(settings.temperature), None)
+        return Candidates(logits.to(torch.float64, copy=True).div_(temperature), None)
     top_k = settings.top_k if settings.top_k < vocab_size else 0
-    total = None if top_k or settings.top_p == 1.0 else _total(logits, settings.temperature)
-    best, tokens = logits.topk(min(max(_GUESS, top_k + 1), vocab_size), dim=-1)
-    values = best.to(torch.float64).div_(settings.temperature)
+    total = None if top_k or settings.top_p == 1.0 else _total(logits, temperature)
+    best, tokens = logits.topk(min(max(GUESS, top_k + 1), vocab_size), dim=-1)
+    values = best.to(torch.float64).div_(temperature)
     outer, floor = _floors(values, total, top_k, settings)
     last = values[:, -1:]
     # the cuts keep the last inspected token, so they may keep further tokens too
@@ -59,9 +61,9 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
         values = values.masked_fill_(values < floor, -torch.inf)
         kept = max(1, int((values > -torch.inf).sum(-1).max()))  # at least one, even of NaN logits
         return Candidates(values[:, :kept], tokens[:, :kept])
-    values = _sorted(logits[wide]).to(torch.float64).div_(settings.temperature)
+    values = _sorted(logits[wide]).to(torch.float64).div_(temperature)
     floor[wide] = _floors(values, None if total is None else total[wide], top_k, settings)[1]
-    values = logits.to(torch.float64, copy=True).div_(settings.temperature)
+    values = logits.to(torch.float64, copy=True).div_(temperature)
     return Candidates(values.masked_fill_(values < floor, -torch.inf), None)
 
 
@@ -70,15 +72,16 @@ def keeps_all(settings: SamplingSettings, vocab_size: int) -> bool:
     return not 0 < settings.top_k < vocab_size and settings.top_p == 1.0 and settings.min_p == 0.0
 
 
-def _total(logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """float64[n, 1], the sum of exp((logits - max) / temperature)."""
+def _total(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """``total_weight``, in blocks of rows."""
     rows = max(1, PART // logits.shape[-1])
-    sums = []
-    for start in range(0, len(logits), rows):
-        part = logits[start : start + rows]
-        weights = (part - part.amax(-1, keepdim=True)).div_(temperature).exp_()
-        sums.append(weights.sum(-1, keepdim=True, dtype=torch.float64))
-    return torch.cat(sums)
+    return torch.cat([total_weight(part, temperature) for part in torch.split(logits, rows)])
+
+
+def total_weight(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """float64[n, 1], the sum of exp((logits - max) / temperature). ``temperature``: of no dimension, or float32[n, 1]."""
+    weights = (logits - logits.amax(-1, keepdim=True)).div_(temperature).exp_()
+    return weights.sum(-1, keepdim=True, dtype=torch.float64)
 
 
 def _sorted(logits: torch.Tensor) -> torch.Tensor:
@@ -97,10 +100,23 @@ def _floors(
     """
     outer = floor = values[:, top_k - 1 : top_k] if top_k else torch.full_like(values[:, :1], -torch.inf)
     if settings.top_p < 1.0:
-        weights = (values - values[:, :1]).exp_().masked_fill_(values < floor, 0.0)
-        held = weights.cumsum(-1).div_(weights.sum(-1, keepdim=True) if total is None else total)
-        last = (held < settings.top_p).sum(-1, keepdim=True).clamp_(max=values.shape[-1] - 1)
-        floor = floor.maximum(values.gather(-1, last))
+        weights = weights_above(values, floor)
+        total = weights.sum(-1, keepdim=True) if total is None else total
+        floor = floor.maximum(nucleus_floor(values, weights, total, settings.top_p))
     if settings.min_p > 0.0:
         floor = floor.maximum(values[:, :1] + math.log(settings.min_p))
     return (outer if top_k else floor), floor
+
+
+def weights_above(values: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+    """float64[n, size], exp(value - largest) of sorted ``values``, 0 for those below ``floor`` float64[n, 1]."""
+    return (values - values[:, :1]).exp_().masked_fill_(values < floor, 0.0)
+
+
+def nucleus_floor(
+    values: torch.Tensor, weights: torch.Tensor, total: torch.Tensor, top_p: torch.Tensor | float
+) -> torch.Tensor:
+    """float64[n, 1], the least of the sorted ``values`` that top-p keeps; ``total`` is the sum of the weights of all tokens."""
+    held = weights.cumsum(-1).div_(total)
+    last = (held < top_p).sum(-1, keepdim=True).clamp_(max=values.shape[-1] - 1)
+    return values.gather(-1, last)

@@ -12,6 +12,7 @@ from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
 from suffolk.serving.decoding.engine.sampling.candidates import PART, Candidates, keeps_all, select_candidates
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.decoding.engine.sampling.logits_processing import LogitsProcessing
+from suffolk.serving.decoding.engine.sampling.row_sampling import likeliest, row_settings
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
@@ -24,6 +25,10 @@ class Sampler:
 
     A sample depends only on the seed, the row's text and its logits. The committed text of a call must extend that of the
     previous call.
+
+    Attributes:
+        is_plain_greedy: whether a sample is the argmax of the target's unprocessed logits.
+        row_settings: how ``sample_rows`` samples the same tokens; None if it cannot.
     """
 
     def __init__(
@@ -40,11 +45,9 @@ class Sampler:
         self._processing = LogitsProcessing(settings, vocab_size, matcher, ends)
         self._keeps_all = keeps_all(settings, vocab_size)
         self._noise = SeededNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
-
-    @property
-    def is_plain_greedy(self) -> bool:
-        """Whether a sample is the argmax of the target's unprocessed logits."""
-        return self._noise is None and not self._processing
+        self.is_plain_greedy = self._noise is None and not self._processing
+        key = 0 if self._noise is None else self._noise.key
+        self.row_settings = None if self._processing else row_settings(settings, vocab_size, key)
 
     def sample(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
@@ -135,11 +138,3 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
             raise InvalidArgument(
                 f"processors gave a score of {best} at position {position}; scores must be finite or -inf"
             )
-
-
-def likeliest(logits: torch.Tensor) -> torch.Tensor:
-    """int64[rows], the id of the highest of ``logits`` float[rows, vocab]; the smallest of several such ids."""
-    if logits.device.type != "cpu":
-        return logits.argmax(-1)
-    values = logits.float() if logits.dtype.itemsize < 4 else logits
-    return torch.from_numpy(values.numpy().argmax(-1))  # torch takes seven times as long

@@ -32,19 +32,22 @@ class SeededNoise:
     """Gumbel noise of one seed over one vocabulary. Not thread-safe.
 
     Keeps the rows of the last call, because a position is sampled in every step until it is committed.
+
+    Attributes:
+        key: the mixed seed, an int64, as ``gumbel_noise`` takes it.
     """
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
         self._number = seed
-        self._seed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64, device=device))
+        mixed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64))  # on the host, which reads the key
+        self.key = int(mixed)
+        self._seed = mixed.to(device)
         self._vocab_size = vocab_size
         self._rows: dict[int, torch.Tensor] = {}
 
     def at(self, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """float64 standard Gumbel noise, for int64 ``positions`` and ``tokens`` of shapes that broadcast."""
-        key = _mix(self._seed + (positions + 1) * _signed(_GOLDEN))
-        bits = _shift(_mix((tokens + 1) * _signed(_GOLDEN) + key), 11)
-        return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
+        return gumbel_noise(self._seed, positions, tokens)
 
     def argmax(self, logits: torch.Tensor, temperature: float, positions: npt.NDArray[np.int64]) -> torch.Tensor:
         """int64[n], the argmax of each row of ``logits`` float[n, vocab] / ``temperature`` plus the noise of its position.
@@ -63,6 +66,13 @@ class SeededNoise:
         fresh = self._rows | dict(zip(missing, noise, strict=True))
         self._rows = {position: fresh[position] for position in positions}
         return torch.stack(list(self._rows.values()))
+
+
+def gumbel_noise(keys: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """float64 standard Gumbel noise, for int64 ``keys``, ``positions`` and ``tokens`` of shapes that broadcast."""
+    key = _mix(keys + (positions + 1) * _signed(_GOLDEN))
+    bits = _shift(_mix((tokens + 1) * _signed(_GOLDEN) + key), 11)
+    return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
 
 
 class SeededUniforms:

@@ -13,7 +13,8 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
 from suffolk.serving.decoding.engine.sampling.candidates import select_candidates
-from suffolk.serving.decoding.engine.sampling.sampler import Sampler, likeliest
+from suffolk.serving.decoding.engine.sampling.row_sampling import likeliest
+from suffolk.serving.decoding.engine.sampling.sampler import Sampler
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.support.drafters import tree

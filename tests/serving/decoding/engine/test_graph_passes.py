@@ -184,8 +184,10 @@ def test_an_engine_gives_the_text_of_packed_passes(monkeypatch: pytest.MonkeyPat
 class uncompiled(GraphPasses):  # noqa: N801
     """Graph passes that nothing compiles."""
 
-    def __init__(self, target: Any, cache: KVCache, layers: tuple[int, ...], is_compiled: bool = False) -> None:
-        super().__init__(target, cache, layers, is_compiled=False)
+    def __init__(
+        self, target: Any, cache: KVCache, layers: tuple[int, ...], is_compiled: bool = False, sample: Any = None
+    ) -> None:
+        super().__init__(target, cache, layers, is_compiled=False, sample=sample)
 
 
 def test_a_model_that_cannot_be_compiled_gets_graph_passes_all_the_same(

@@ -1,0 +1,150 @@
+"""The end of a step on the device: sampling, the walk along the drafts, and the compaction of the cache.
+
+It follows a graph pass without the host, which learns the accepted nodes and the sampled tokens from one small copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory, record
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.row_attention import RowTables, kernels, launching, power_of_two
+from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
+
+UNDECIDED = -1
+"""The token of a request if the device could not sample where its path ends. Its rows stay, and the host samples them again."""
+ON_HOST = -2
+"""The parent of all rows of a request that the host verifies; its token is ``UNDECIDED``."""
+SETTINGS = 6
+"""Numbers of a row's sampling settings."""
+KINDS = 3
+"""Kinds of sampling; a higher kind includes the lower ones."""
+
+SampleRows = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
+"""From logits [n, vocab], positions int64[n], settings int64[SETTINGS, n], and the highest kind of these rows: the tokens int64[n].
+
+A token may be ``UNDECIDED``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """What a device step verifies: the wanted rows of each request that has some, in the order of the pass.
+
+    Attributes:
+        counts: int64[requests], their wanted rows.
+        parents: int64[rows], each row's parent among the rows of its request, -1 for the first one; or ``ON_HOST``.
+        settings: int64[SETTINGS, rows], how rows are sampled, from the kind on; only zeros, the kind 0, for rows of the host.
+    """
+
+    counts: Numbers
+    parents: Numbers
+    settings: Numbers
+
+    @property
+    def kind(self) -> int:
+        """The highest kind of the rows."""
+        return int(self.settings[0].max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """What a device step found, for each request of its ``Drafts``.
+
+    Attributes:
+        begins: where the rows of each request begin.
+        counts: how many nodes were accepted. Their rows follow the request's first row in the cache.
+        tokens: the token after them, or ``UNDECIDED``.
+        nodes: from ``begins[r] + 1`` on the accepted nodes of request r.
+    """
+
+    begins: list[int]
+    counts: list[int]
+    tokens: list[int]
+    nodes: Numbers
+
+
+class DeviceStep:
+    """The end of steps whose passes read ``RowTables``. Not thread-safe. Captured for each size and kind of sampling."""
+
+    def __init__(self, tables: RowTables, cache: KVCache, sample: SampleRows, sizes: Sequence[int]) -> None:
+        """``sizes``: numbers of wanted rows; padding brings a step to the next of them."""
+        most, device = len(tables.wanted), tables.rows.device
+        self._tables, self._cache, self._sample = tables, cache, sample
+        self._sizes = sorted({min(size, most) for size in sizes})
+        self._numbers = tables.extra_numbers.reshape(-1, most)
+        extra = tables.extra.view(-1, most)
+        self._parents, self._ends, self._settings = extra[0], extra[1], extra[2:]
+        self._moves = torch.zeros((2, most), dtype=torch.int64, device=device)
+        self._found = torch.zeros((3, most), dtype=torch.int64, device=device)
+        cuda = device.type == "cuda"
+        self._host = torch.zeros_like(self._found, device="cpu", pin_memory=cuda) if cuda else self._found
+        self._copied = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's own
+        self._captured: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+
+    @staticmethod
+    def extra(wanted: int) -> int:
+        """Numbers that ``RowTables`` needs for it."""
+        return (2 + SETTINGS) * wanted
+
+    def clear(self) -> None:
+        """Set rows of padding only, before the tables of the next pass are loaded."""
+        self._tables.wait()
+        self._numbers[0], self._numbers[1], self._numbers[2:] = -1, np.arange(1, self._numbers.shape[1] + 1), 0
+
+    def load(self, drafts: Drafts) -> None:
+        """Set the drafts of the next pass, before its tables are loaded."""
+        self._tables.wait()
+        numbers, size = self._numbers, self._size(drafts)
+        used, requests = len(drafts.parents), len(drafts.counts)
+        numbers[0, :used], numbers[0, used:] = drafts.parents, -1
+        numbers[1, :requests] = np.cumsum(drafts.counts)
+        numbers[1, requests:size] = np.arange(used + 1, used + 1 + size - requests).clip(max=size)  # one row each
+        numbers[2:, :used], numbers[2:, used:] = drafts.settings, 0
+
+    def _size(self, drafts: Drafts) -> int:
+        return next(size for size in self._sizes if size >= len(drafts.parents))
+
+    def capture(self, logits: torch.Tensor, memory: GraphMemory) -> None:
+        """Capture the steps of all sizes up to ``len(logits)``, whose passes leave ``logits``, over rows of padding."""
+        for size in reversed(self._sizes):  # later captures use memory that larger ones have left
+            for kind in range(KINDS):
+                if size <= len(logits) and (size, kind) not in self._captured:
+                    compute = partial(self._compute, logits[:size], kind)
+                    self._captured[size, kind] = record(compute, memory, self._moves.device)
+
+    def run(self, logits: torch.Tensor, drafts: Drafts) -> Walks:
+        """End the step of a pass that leaves ``logits``, those of padding included. Waits for the copy of what it found."""
+        size, kind = self._size(drafts), drafts.kind
+        graph = self._captured.get((size, kind))
+        if graph is None:
+            self._compute(logits[:size], kind)
+        else:
+            graph.replay()
+        if self._copied is not None:
+            self._host.copy_(self._found, non_blocking=True)
+            self._copied.record(torch.cuda.current_stream(self._moves.device))
+            self._copied.synchronize()
+        paths, counts, tokens = self._host.numpy()
+        requests, begins = len(drafts.counts), np.cumsum(drafts.counts) - drafts.counts
+        return Walks(begins.tolist(), counts[:requests].tolist(), tokens[:requests].tolist(), paths - 1)
+
+    @torch.inference_mode()
+    def _compute(self, logits: torch.Tensor, kind: int) -> None:
+        """Sample, walk and move. A row of padding stands for the pass's first row, which stays where it is."""
+        rows, tables = len(logits), self._tables
+        table, wanted = dict(zip(ROW_FIELDS, tables.rows, strict=True)), tables.wanted[:rows]
+        positions = table["positions"][wanted] + 1 if kind else wanted  # greedy rows need none
+        sampled = self._sample(logits, positions, self._settings[:, :rows], kind)
+        with launching(sampled):
+            kernels().walk_kernel[(rows,)](
+                sampled, wanted, table["ids"], table["written"], self._parents, self._ends, *self._found, *self._moves,
+                UNDECIDED, ON_HOST, power_of_two(rows), num_warps=1,
+            )  # fmt: skip
+        self._cache.move(*self._moves[:, :rows])
