@@ -15,7 +15,7 @@ from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.replayer import Replayer
@@ -148,14 +148,15 @@ class _Watched:
             ]
         return found
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        request = self.requests.pop(request_id, None)
-        for draft in self.drafts.pop(request_id, ()):
-            depth = len(draft.path)
-            if request is not None and len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
-                noise = _noise_of(request, draft) if knows_noise(request.settings) else None
-                self.evidence.append(evidence_of(draft.tree, tokens[depth:], noise))
-        self.source.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            request = self.requests.pop(request_id, None)
+            for draft in self.drafts.pop(request_id, ()):
+                depth = len(draft.path)
+                if request is not None and len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
+                    noise = _noise_of(request, draft) if knows_noise(request.settings) else None
+                    self.evidence.append(evidence_of(draft.tree, tokens[depth:], noise))
+        self.source.observe(generated)
 
     def release(self, request_id: int) -> None:
         self.requests.pop(request_id, None)

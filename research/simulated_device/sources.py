@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from research.simulated_device.device import Device, DraftSeconds
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 _SOURCE = 1 << 31
 _DEPTH = 20
@@ -65,7 +65,7 @@ class KnowingDrafter:
         scores = (0.999 ** np.arange(1, size + 1)).astype(np.float32)
         return DraftTree(ahead, np.arange(-1, size - 1, dtype=np.int32), scores, np.full(size, _SOURCE, np.uint32))
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
+    def observe(self, generated: Generated) -> None:
         pass
 
     def release(self, request_id: int) -> None:

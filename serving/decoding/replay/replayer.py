@@ -145,7 +145,7 @@ class Replayer:
         for candidate in candidates:
             candidate.accept(path, new - 1)
             learning = time.perf_counter()
-            self.drafter.observe(state.number, state.tokens[begin : state.length])
+            self.drafter.observe({state.number: state.tokens[begin : state.length]})
             if self._draft_seconds is None:
                 candidate.seconds += time.perf_counter() - learning + learned
             state.result.seconds += candidate.seconds + candidate.model_seconds + candidate.prefill_seconds

@@ -22,6 +22,7 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
+    Generated,
     GeneratedLogits,
     LogitsDrafter,
     datastore_names,
@@ -179,13 +180,14 @@ class HybridDrafter:
         for source in self._sources:
             source.prefetch(requests, trees)
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._learn(request_id, tokens)
-        drafted = 0
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            self._learn(request_id, tokens)
+        drafted = dict.fromkeys(generated, 0)
         for source in self._sources:
-            drafted = source.observe(request_id, tokens, drafted)
+            source.observe(generated, drafted)
         for model in self._models:
-            model.observe(request_id, tokens)
+            model.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._retrieved.pop(request_id, None)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, PrefetchingDrafter, prefetches
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, PrefetchingDrafter, prefetches
 from suffolk.serving.decoding.engine.policy.draft_gate import DraftGate
 
 _GAIN = 1.0
@@ -60,19 +57,19 @@ class GatedSource:
         if drafted and self._prefetching is not None:
             self._prefetching.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32], before: int) -> int:
+    def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
         """Learn what the source added, and let it learn.
 
-        ``before``: how many of ``tokens`` the sources before this one drafted. Returns the number with this source.
+        ``drafted``: how many of the tokens of each request the sources before this one drafted. Adds those of this source.
         """
-        self.source.observe(request_id, tokens)
-        draft = self._drafts.pop(request_id, None)
-        if draft is None:
-            return before
-        expected, trees = draft
-        alone = min(len(tokens) - 1, accepted_length(trees, tokens))
-        self._gate.added.learn(expected, max(0, alone - before), alone)
-        return max(before, alone)
+        self.source.observe(generated)
+        for request_id, tokens in generated.items():
+            draft = self._drafts.pop(request_id, None)
+            if draft is not None:
+                expected, trees = draft
+                before, alone = drafted[request_id], min(len(tokens) - 1, accepted_length(trees, tokens))
+                self._gate.added.learn(expected, max(0, alone - before), alone)
+                drafted[request_id] = max(before, alone)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree, validate_all
@@ -30,7 +29,7 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.drafters.retrieval.wait_policy import WaitPolicy
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 """Fitted to the acceptance of drafts from 109 M tokens of source code by a 135M chat model, along its own answers.
@@ -165,8 +164,8 @@ class DatastoreDrafter:
                     [requests[at] for at in selected], [trees[at] for at in selected], self._lengths
                 )
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.parallel_texts import ParallelTexts
@@ -23,7 +22,7 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
     nodes_wanted,
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = source_bits("parallel-samples")
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
@@ -88,8 +87,8 @@ class ParallelSamplesDrafter:
             for request, each in zip(requests, paths, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
@@ -14,7 +13,7 @@ from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievalScorer, RetrievedTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE_ID
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = 1 << PREDICTION_SOURCE_ID
 PRIOR = Prior(constant=-1.29, match=0.84, share=0.0, count=0.0, depth=1.52)
@@ -59,8 +58,8 @@ class PredictionDrafter:
             for request, each in zip(requests, paths, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._alignments.pop(request_id, None)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
@@ -23,7 +20,7 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = source_bits("prompt-lookup")
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
@@ -71,8 +68,8 @@ class PromptLookupDrafter:
             for request, each in zip(requests, paths, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._texts.pop(request_id, None)

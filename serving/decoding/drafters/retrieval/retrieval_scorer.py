@@ -13,7 +13,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior, score_trees
 from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, knows_noise, with_noise
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 Ids = npt.NDArray[np.int32]
 NO_TOKENS: Ids = np.empty(0, np.int32)
@@ -94,18 +94,13 @@ class RetrievalScorer:
             for request, retrieved in zip(requests, found, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""
-        retrieved = self._found.pop(request_id, None)
-        if not retrieved:
-            return
-        found = [
-            (each, tokens[size:])
-            for each in retrieved
-            if len(tokens) > (size := len(each.path)) and (not size or np.array_equal(tokens[:size], each.path))
-        ]
-        for each, followed in found:
-            self._calibrator(self._requests[request_id], each.origin).learn(each.tree, followed)
+    def observe(self, generated: Generated) -> None:
+        """Learn from the ``generated`` tokens which nodes were accepted. Trees on other paths are skipped."""
+        for request_id, tokens in generated.items():
+            for each in self._found.pop(request_id, ()):
+                size = len(each.path)
+                if len(tokens) > size and (not size or np.array_equal(tokens[:size], each.path)):
+                    self._calibrator(self._requests[request_id], each.origin).learn(each.tree, tokens[size:])
 
     def release(self, request_id: int) -> None:
         """Forget a request that has ended."""

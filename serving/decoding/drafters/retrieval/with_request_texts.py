@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
 from suffolk.serving.decoding.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
 from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, PrefetchingDrafter, datastore_names, prefetches
+from suffolk.serving.decoding.engine.loop.drafter import (
+    DraftRequest,
+    Generated,
+    PrefetchingDrafter,
+    datastore_names,
+    prefetches,
+)
 
 
 def request_texts(context: LoadContext) -> list[RetrievalSource]:
@@ -60,9 +63,9 @@ class WithRequestTexts:
         if self._prefetching is not None:
             self._prefetching.prefetch(requests, trees)
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, generated: Generated) -> None:
         for each in self._all:
-            each.observe(request_id, tokens)
+            each.observe(generated)
 
     def release(self, request_id: int) -> None:
         for each in self._all:

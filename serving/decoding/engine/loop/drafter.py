@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -100,6 +100,8 @@ class SampledChain:
 
 
 Proposal = DraftTree | SampledChain
+Generated = Mapping[int, npt.NDArray[np.int32]]
+"""New tokens of requests, by request id."""
 
 
 def tree_of(proposal: Proposal) -> DraftTree:
@@ -137,8 +139,8 @@ class Drafter(Protocol):
         """
         ...
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn the one or more ``tokens`` that were generated after the context of the last ``propose``."""
+    def observe(self, generated: Generated) -> None:
+        """Learn the tokens that were generated after the contexts of the last ``propose``, one or more for each request."""
         ...
 
     def release(self, request_id: int) -> None:

@@ -167,11 +167,9 @@ class DrafterPool:
 
     def observe(self, requests: Sequence[Request], tokens: Sequence[npt.NDArray[np.int32]]) -> None:
         """Pass to the drafters of ``requests`` the ``tokens`` that were generated after the last draft of each."""
-        for request, generated in zip(requests, tokens, strict=True):
-            try:
-                self._drafters[request.drafter].observe(request.number, _read_only(generated))
-            except USER_CODE_ERRORS as error:
-                self._fail(request.drafter, [request], error)
+        for name, members in _by_drafter(requests).items():
+            with self._guard(name, [requests[at] for at in members]):
+                self._drafters[name].observe({requests[at].number: _read_only(tokens[at]) for at in members})
 
     def release(self, request: Request) -> None:
         """Let the request's drafter forget it."""

@@ -21,7 +21,7 @@ def test_a_draft_behind_another_path_tells_nothing() -> None:
     for followed in ([8, 2, 3], [7, 2, 3], [7, 2, 3]):
         retrieved.begin(request)
         first.append(float(retrieved.score(request, [RetrievedTree(np.array([7], np.int32), found)])[0].scores[0]))
-        retrieved.observe(1, np.array(followed, np.int32))
+        retrieved.observe({1: np.array(followed, np.int32)})
     assert first[0] == first[1] < first[2]
 
 
@@ -35,5 +35,5 @@ def test_what_greedy_requests_teach_is_not_believed_of_drawn_ones() -> None:
     for _ in range(50):
         retrieved.begin(greedy)
         retrieved.score(greedy, [RetrievedTree(np.array([], np.int32), found)])
-        retrieved.observe(0, np.array([2, 3], np.int32))
+        retrieved.observe({0: np.array([2, 3], np.int32)})
     assert retrieved.expected_tokens(greedy, found) > before == retrieved.expected_tokens(drawn, found)
