@@ -60,4 +60,4 @@ class ParallelTexts:
         Raises:
             InvalidArgument: an id outside of the vocabulary, or bounds out of range.
         """
-        return DraftTree(*self._native.draft(number, context, max_match, min_match, max_depth, max_nodes, self._source))
+        return self._native.draft(number, context, max_match, min_match, max_depth, max_nodes, self._source)[0]

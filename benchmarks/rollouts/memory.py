@@ -138,7 +138,7 @@ class GroupAlone(Retriever):
     def find_matches(self, query: ContextQuery) -> list[Match]:
         return self._store.find_matches(query._replace(scope="group"))
 
-    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
         if query.scope == "store":
             return [DraftTree.empty()] * len(query.contexts)
         return self._store.find_drafts(query._replace(scope="group"))

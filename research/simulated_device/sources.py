@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -36,12 +37,10 @@ def damage(drafter: Any, damaged: Callable[[DraftRequest], bool], vocab_size: in
     original = drafter.draft
 
     def drafted(requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        found: list[list[DraftTree]] = original(requests)
-        for request, trees in zip(requests, found, strict=True):
-            if damaged(request):
-                for tree in trees:
-                    tree.tokens[:] = (tree.tokens + 17) % vocab_size
-        return found
+        return [
+            [replace(tree, tokens=(tree.tokens + 17) % vocab_size) if damaged(request) else tree for tree in trees]
+            for request, trees in zip(requests, original(requests), strict=True)
+        ]
 
     drafter.draft = drafted
 

@@ -210,7 +210,7 @@ class DraftCore:
             each.drafts = each.drafts and bool(tokens.min() >= 0 and tokens.max() < self._vocab_size)
         return requests
 
-    def _propose(self, requests: Sequence[RunningRequest], nodes: int, searched: Set[int]) -> list[DraftTree]:
+    def _propose(self, requests: Sequence[RunningRequest], nodes: int, searched: Set[int]) -> Sequence[DraftTree]:
         """Draft for ``requests``. Searches remote datastores only for the requests whose numbers are in ``searched``."""
         if not requests:
             return []

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
+from suffolk.serving.decoding.drafters.calibration.rescale import add_noise
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
@@ -127,6 +129,13 @@ def alone(target: Target, prompt: Sequence[int], settings: SamplingSettings) -> 
     run = eager_decoder(target, None).generate(prompt, settings)
     list(run)
     return run.tokens
+
+
+def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
+    """Return ``tree`` with the scores of ``add_noise``."""
+    drafts = _native.Drafts([[tree]])
+    add_noise(request, drafts, 0, above)
+    return drafts.trees[0]
 
 
 def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:

@@ -21,7 +21,7 @@ from suffolk.serving.decoding.engine.loop.draft_stats import DraftSeconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     Drafter,
     DraftRequest,
-    checked_tree,
+    checked_trees,
     model_sources,
     only_from,
     tree_of,
@@ -173,7 +173,7 @@ class Replayer:
         own, models, prefill = DraftSeconds.so_far(self.drafter).split(before, seconds)
         if self._draft_seconds is not None:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
-        proposal = checked_tree(proposal, state.recording.vocab_size, self._max_nodes)
+        [proposal] = checked_trees([proposal], state.recording.vocab_size, [self._max_nodes])
         state.result.stats.draft_calls += 1
         state.result.stats.drafted.add_tree("proposed", proposal)
         tree = cut(proposal, room)

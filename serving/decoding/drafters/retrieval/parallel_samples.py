@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.parallel_texts import ParallelTexts
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
@@ -18,7 +19,6 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
     Ids,
     RetrievalScorer,
-    RetrievedTree,
     nodes_wanted,
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
@@ -70,21 +70,21 @@ class ParallelSamplesDrafter:
         self._keys: dict[int, tuple[str, bytes]] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``. A request whose prompt has other answers gets one tree, and any other request none."""
         for request in requests:
             if request.options.remember:
                 self._follow(request)
-        return [self._draft(request) for request in requests]
+        self._scorer.begin(requests)
+        return self._scorer.score(requests, _native.Drafts([self._draft(request) for request in requests]))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
-            self._score(request, each) if self._others(request) else [DraftTree.empty()] * len(each)
-            for request, each in zip(requests, paths, strict=True)
+            [self._draft_behind(request, path) for path in each] for request, each in zip(requests, paths, strict=True)
         ]
 
     def observe(self, generated: Generated) -> None:
@@ -139,22 +139,17 @@ class ParallelSamplesDrafter:
         if self._others(request) is None:
             return []
         self._calls += 1
-        self._scorer.begin(request)
-        return self._score(request, [NO_TOKENS])
+        return [self._look_up(request, NO_TOKENS)]
 
-    def _score(self, request: DraftRequest, paths: Sequence[Ids]) -> list[DraftTree]:
+    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+        if self._others(request) is None:
+            return DraftTree.empty()
+        drafts = _native.Drafts([[self._look_up(request, path)]])
+        return self._scorer.score([request], drafts, [path]).trees[0]
+
+    def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
         texts, limits = self._others(request), self._limits
         assert texts is not None
-        found = []
-        for path in paths:
-            context = np.concatenate([request.tokens[-limits.max_match :], path])
-            tree = texts.draft(
-                request.request_id,
-                context,
-                limits.max_match,
-                limits.min_match,
-                limits.max_depth,
-                nodes_wanted(request),
-            )
-            found.append(RetrievedTree(path, tree))
-        return self._scorer.score(request, found)
+        context = np.concatenate([request.tokens[-limits.max_match :], path])
+        bounds = limits.max_match, limits.min_match, limits.max_depth, nodes_wanted(request)
+        return texts.draft(request.request_id, context, *bounds)

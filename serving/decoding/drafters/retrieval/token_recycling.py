@@ -62,7 +62,7 @@ class TokenRecyclingDrafter:
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:

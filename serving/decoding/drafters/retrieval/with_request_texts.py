@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
 from suffolk.serving.decoding.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
 from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, as_drafts, propose_merged
 from suffolk.serving.decoding.engine.loop.drafter import (
     DraftRequest,
     Generated,
@@ -41,13 +42,13 @@ class WithRequestTexts:
         self._source, self._all = source, (source, *texts)
         self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``."""
-        drafted = [each.draft(requests) for each in self._all]
-        return [[tree for trees in found for tree in trees] for found in zip(*drafted, strict=True)]
+        places = range(len(requests))
+        return _native.gather([(as_drafts(each.draft(requests)), places) for each in self._all], len(requests))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``. The drafts are those of the source alone."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
@@ -109,17 +110,13 @@ def tree_of(proposal: Proposal) -> DraftTree:
     return proposal.tree if isinstance(proposal, SampledChain) else proposal
 
 
-def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
-    """A copy of ``tree``, cut to ``max_nodes``, without its counts. The drafter may reuse its arrays during verification.
+def checked_trees(trees: Sequence[DraftTree], vocab_size: int, max_nodes: Sequence[int]) -> list[DraftTree]:
+    """Copies of ``trees``, each cut to its ``max_nodes``, without counts. The drafter may reuse its arrays during verification.
 
     Raises:
-        InvalidArgument: ``tree`` is not a valid tree over this vocabulary.
+        InvalidArgument: a tree is not valid over this vocabulary.
     """
-    tree.validate(vocab_size)
-    kept = slice(max_nodes)
-    return DraftTree(
-        tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
-    )
+    return _native.checked_trees(trees, vocab_size, max_nodes)
 
 
 class Drafter(Protocol):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
@@ -30,7 +31,7 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     PrefetchingDrafter,
     Proposal,
     SampledChain,
-    checked_tree,
+    checked_trees,
     model_sources,
     prefetches,
     tree_of,
@@ -180,11 +181,12 @@ class DrafterPool:
         drafter = self._drafters[name]
         with self._guard(name, requests):
             before = failures_by_reason(drafter.stats())
-            proposals = list(requests[0].context.run(drafter.propose, queries))
+            found = requests[0].context.run(drafter.propose, queries)
+            proposals = found if isinstance(found, _native.Trees) else list(found)
             failures = failures_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
-            checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
+            checked = self._check(name, requests, proposals)
             for request, each in zip(requests, checked, strict=True):
                 if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
                     request.stats.draft_failures.update(failures.keys())
@@ -197,15 +199,25 @@ class DrafterPool:
         except USER_CODE_ERRORS:
             return DraftSeconds()  # ``_propose`` reads stats too, and counts the error
 
-    def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
+    def _check(self, name: str, requests: Sequence[Request], proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Checked copies of ``proposals``. An invalid one is a failure of its request, and becomes an empty tree."""
         try:
-            tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
-            if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
-                return SampledChain(tree, proposal.distributions[: len(tree)].clone())
-            return tree
+            given = proposals if isinstance(proposals, _native.Trees) else [tree_of(each) for each in proposals]
+            trees = checked_trees(given, self._vocab_size, [each.max_nodes for each in requests])
+            if given is proposals:
+                return [*trees]
+            return [
+                SampledChain(tree, proposal.distributions[: len(tree)].clone())
+                if isinstance(proposal, SampledChain) and request.settings.verification == "rejection"
+                else tree
+                for request, proposal, tree in zip(requests, proposals, trees, strict=True)
+            ]
         except USER_CODE_ERRORS as error:
-            self._fail(name, [request], error)
-            return DraftTree.empty()
+            if len(requests) > 1:  # find those that it is about
+                alone = zip(requests, proposals, strict=True)
+                return [self._check(name, [request], [proposal])[0] for request, proposal in alone]
+            self._fail(name, requests, error)
+            return [DraftTree.empty()]
 
     @contextmanager
     def _guard(self, name: str, requests: Sequence[Request]) -> Iterator[None]:
