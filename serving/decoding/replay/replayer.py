@@ -17,7 +17,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
-from suffolk.serving.decoding.engine.loop.draft_stats import DraftSeconds
+from suffolk.serving.decoding.engine.loop.draft_stats import split_seconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     Drafter,
     DraftRequest,
@@ -167,10 +167,10 @@ class Replayer:
         room = state.max_length - state.length - 1
         if room <= 0 or not self._planner.may_draft(state.number):
             return [], DraftTree.empty()
-        before, begin = DraftSeconds.so_far(self.drafter), time.perf_counter()
+        before, begin = self.drafter.stats(), time.perf_counter()
         proposal = tree_of(self.drafter.propose([self._request(state, context)])[0])
         seconds = time.perf_counter() - begin
-        own, models, prefill = DraftSeconds.so_far(self.drafter).split(before, seconds)
+        own, models, prefill = split_seconds(before, self.drafter.stats(), seconds)
         if self._draft_seconds is not None:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
         [proposal] = checked_trees([proposal], state.recording.vocab_size, [self._max_nodes])

@@ -98,7 +98,9 @@ class RetrievalScorer:
         for request_id, tokens in generated.items():
             for calibrator, drafts, place, path in self._kept.pop(request_id, ()):
                 size = len(path)
-                if len(tokens) > size and (not size or np.array_equal(tokens[:size], path)):
+                if not size:
+                    learned.append((calibrator.native, drafts, place, tokens))
+                elif len(tokens) > size and np.array_equal(tokens[:size], path):
                     learned.append((calibrator.native, drafts, place, tokens[size:]))
         _native.learn_drafts(learned)
 

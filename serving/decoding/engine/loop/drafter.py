@@ -234,10 +234,10 @@ class MixedDrafter(Drafter, Protocol):
     model_sources: int
 
 
-def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_]:
-    """bool[n], the nodes of ``tree`` that only ``sources`` (source bits) proposed."""
+def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_] | None:
+    """bool[n], the nodes of ``tree`` that only ``sources`` (source bits) proposed; None for no sources."""
     if not sources:
-        return np.zeros(len(tree), np.bool_)
+        return None
     bits = tree.sources.astype(np.uint32)
     return np.asarray((bits & np.uint32(sources) != 0) & (bits & ~np.uint32(sources) == 0), np.bool_)
 

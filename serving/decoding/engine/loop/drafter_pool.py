@@ -20,7 +20,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, DraftSeconds, failures_by_reason
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, failures_by_reason, split_seconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -105,11 +105,11 @@ class DrafterPool:
         """
         drafts = [NO_DRAFT] * len(requests)
         for name, members in _by_drafter(requests).items():
-            before, begin = self._seconds(name), time.perf_counter()
+            before, begin = self._counters(name), time.perf_counter()
             queries = [_draft_request(requests[at], budgets[at]) for at in members]
-            found = self._propose(name, [requests[at] for at in members], queries)
+            found, after = self._propose(name, [requests[at] for at in members], queries, before)
             seconds = time.perf_counter() - begin
-            retrieval, models, prefill = self._seconds(name).split(before, seconds)
+            retrieval, models, prefill = _split(before, after, seconds)
             using = max(1, sum(each.budget.model_seconds > 0 for each in queries))
             for at, proposal, query in zip(members, found, queries, strict=True):
                 share = 1 / using if query.budget.model_seconds > 0 else 0.0
@@ -177,27 +177,30 @@ class DrafterPool:
         with self._guard(request.drafter, [request]):
             self._drafters[request.drafter].release(request.number)
 
-    def _propose(self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest]) -> list[Proposal]:
+    def _propose(
+        self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest], before: Mapping[str, float]
+    ) -> tuple[list[Proposal], Mapping[str, float]]:
+        """A checked proposal for each of ``requests``, and the drafter's counters. ``before``: its counters before."""
         drafter = self._drafters[name]
         with self._guard(name, requests):
-            before = failures_by_reason(drafter.stats())
             found = requests[0].context.run(drafter.propose, queries)
             proposals = found if isinstance(found, _native.Trees) else list(found)
-            failures = failures_by_reason(drafter.stats()) - before
+            after = drafter.stats()
+            failures = failures_by_reason(after) - failures_by_reason(before)
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
             checked = self._check(name, requests, proposals)
             for request, each in zip(requests, checked, strict=True):
                 if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
                     request.stats.draft_failures.update(failures.keys())
-            return checked
-        return [DraftTree.empty()] * len(requests)
+            return checked, after
+        return [DraftTree.empty()] * len(requests), self._counters(name)
 
-    def _seconds(self, name: str) -> DraftSeconds:
+    def _counters(self, name: str) -> Mapping[str, float]:
         try:
-            return DraftSeconds.so_far(self._drafters[name])
+            return self._drafters[name].stats()
         except USER_CODE_ERRORS:
-            return DraftSeconds()  # ``_propose`` reads stats too, and counts the error
+            return {}  # ``_propose`` reads stats too, and counts the error
 
     def _check(self, name: str, requests: Sequence[Request], proposals: Sequence[Proposal]) -> list[Proposal]:
         """Checked copies of ``proposals``. An invalid one is a failure of its request, and becomes an empty tree."""
@@ -240,6 +243,13 @@ def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
     for at, request in enumerate(requests):
         groups[request.drafter].append(at)
     return groups
+
+
+def _split(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> tuple[float, float, float]:
+    try:
+        return split_seconds(before, after, seconds)
+    except USER_CODE_ERRORS:  # counters that are no numbers
+        return seconds, 0.0, 0.0
 
 
 def _text(request: Request) -> npt.NDArray[np.int32]:
