@@ -205,14 +205,14 @@ PYBIND11_MODULE(_native, module) {
            }),
            "vocab_size"_a)
       .def_property_readonly("size", &ParallelTexts::size)
-      .def("length", &ParallelTexts::length, "number"_a)
       .def(
-          "append",
+          "follow",
           [](ParallelTexts& texts, std::uint64_t number, const py::object& ids) {
-            texts.append(number, token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
+            const std::uint64_t size = py::len(ids);
+            if (size < texts.length(number)) texts.truncate(number, size);
+            texts.append(number, token_tail(ids, size - texts.length(number), kEnd));
           },
           "number"_a, "ids"_a)
-      .def("truncate", &ParallelTexts::truncate, "number"_a, "size"_a)
       .def("remove", &ParallelTexts::remove, "number"_a)
       .def(
           "draft",

@@ -123,7 +123,8 @@ class HybridDrafter:
             learner.learn_logits(generated)
 
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        parts, most = self._retrieve(requests), [each.max_nodes for each in requests]
+        most = [each.max_nodes for each in requests]
+        parts = self._retrieve(requests, most)
         trees = merge_all(parts, most)
         if not self._models:
             return trees
@@ -141,19 +142,19 @@ class HybridDrafter:
                 )
         return trees
 
-    def _retrieve(self, requests: Sequence[DraftRequest]) -> list[Part]:
+    def _retrieve(self, requests: Sequence[DraftRequest], most: Sequence[int]) -> list[Part]:
         """The trees of all sources, with the source's acceptance in each request as the factor of their scores."""
         parts: list[Part] = []
-        expected = [0.0] * len(requests)
+        expected, least = [0.0] * len(requests), [each.budget.least_score for each in requests]
         self._first |= {each.request_id: {} for each in requests}
         for source in self._sources:
             drafts, places = source.draft(requests, expected)
             if not len(drafts.trees):
                 continue
-            drafted = [requests[at] for at in places]
-            factors = [self._acceptance.scale(source.name, each.request_id) for each in drafted]
-            most, least = [each.max_nodes for each in drafted], [each.budget.least_score for each in drafted]
-            first, scores, likely = _native.judge(drafts, most, factors, least)
+            factors = [self._acceptance.scale(source.name, requests[at].request_id) for at in places]
+            first, scores, likely = _native.judge(
+                drafts, [most[at] for at in places], factors, [least[at] for at in places]
+            )
             for number, at in enumerate(places):
                 if first.has_trees(number):
                     self._first[requests[at].request_id][source.name] = _FirstNodes(first, number, scores[number])

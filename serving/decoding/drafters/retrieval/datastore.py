@@ -88,6 +88,7 @@ class DatastoreDrafter:
         self._retriever = retriever
         self.datastores = retriever.names
         self._vocab_size = vocab_size
+        self._knows_all = retriever.vocab_size >= vocab_size
         self._limits = limits or Limits()
         shorter = [length for length in short_matches if self._limits.min_match <= length < self._limits.max_match]
         self._lengths = (self._limits.max_match, *shorter)
@@ -190,7 +191,8 @@ class DatastoreDrafter:
         """The ending of the text with ``path`` appended. It starts after the last id that the retriever does not know."""
         most = self._limits.max_match
         end = request.tokens[-most:]
-        return known_end(np.concatenate([end, path])[-most:] if len(path) else end, self._retriever.vocab_size)
+        text = np.concatenate([end, path])[-most:] if len(path) else end
+        return text if self._knows_all else known_end(text, self._retriever.vocab_size)
 
     def _find(self, requests: Sequence[DraftRequest], endings: list[list[Ids]], scope: str | None) -> _native.Drafts:
         """The largest calibrated tree of each match length of each request."""

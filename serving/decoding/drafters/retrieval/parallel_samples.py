@@ -116,10 +116,7 @@ class ParallelSamplesDrafter:
         number, samples = request.request_id, self._samples(request)
         if number not in samples.running:
             samples.running[number] = max(0, request.prompt_tokens - self._limits.max_match)
-        tokens = request.tokens[samples.running[number] :]
-        if samples.texts.length(number) > len(tokens):  # the request was rolled back
-            samples.texts.truncate(number, len(tokens))
-        samples.texts.append(number, tokens[samples.texts.length(number) :])
+        samples.texts.follow(number, request.tokens[samples.running[number] :])
 
     def _samples(self, request: DraftRequest) -> _Samples:
         key = self._keys.get(request.request_id)
