@@ -245,6 +245,23 @@ class Calibrator:
     def state(self) -> _Doubles: ...
     def restore(self, state: _Doubles) -> None: ...
 
+class PassTimes:
+    """The estimates of CostModel (serving/decoding/engine/costs/cost_model.py)."""
+
+    def __init__(
+        self,
+        sizes: Sequence[float],
+        measured: Sequence[float],
+        per_request: float,
+        per_key: float,
+        per_pair: float,
+    ) -> None: ...
+    def times(
+        self, rows: _Doubles, requests: float, context: float, deviations: float, reads: bool
+    ) -> _Doubles: ...
+    def update(self, rows: float, requests: float, context: float, seconds: float) -> None: ...
+    def slowdown(self) -> float: ...
+
 class NextTokenTable:
     WIDTH: ClassVar[int]
     ORDER: ClassVar[int]

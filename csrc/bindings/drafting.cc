@@ -13,6 +13,7 @@
 #include "drafting/next_token_table.h"
 #include "drafting/noise_reweighting.h"
 #include "drafting/noisy_argmax.h"
+#include "drafting/pass_times.h"
 
 namespace suffolk::bindings {
 namespace {
@@ -119,6 +120,24 @@ void bind_drafting(py::module_& module) {
           "restore",
           [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
           "state"_a);
+  using drafting::PassTimes;
+  py::class_<PassTimes>(module, "PassTimes")
+      .def(py::init([](const std::vector<double>& sizes, const std::vector<double>& measured, double per_request, double per_key, double per_pair) {
+             if (sizes.empty() || sizes.size() != measured.size()) refuse("costs: ", sizes.size(), " sizes have ", measured.size(), " times");
+             return PassTimes(sizes, measured, {.per_request = per_request, .per_key = per_key, .per_pair = per_pair});
+           }),
+           "sizes"_a, "measured"_a, "per_request"_a, "per_key"_a, "per_pair"_a)
+      .def(
+          "times",
+          [](const PassTimes& times, const py::handle& rows, double requests, double context, double deviations, bool reads) {
+            const Column<double> sizes(rows, "rows");
+            py::array_t<double> seconds(static_cast<py::ssize_t>(sizes.view().size()));
+            times.times(sizes.view(), requests, context, deviations, reads, {seconds.mutable_data(), sizes.view().size()});
+            return seconds;
+          },
+          "rows"_a, "requests"_a, "context"_a, "deviations"_a, "reads"_a)
+      .def("update", &PassTimes::update, "rows"_a, "requests"_a, "context"_a, "seconds"_a)
+      .def("slowdown", &PassTimes::slowdown);
   using drafting::NextTokenTable;
   py::class_<NextTokenTable> table(module, "NextTokenTable");
   table
