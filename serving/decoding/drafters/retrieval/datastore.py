@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -43,8 +43,7 @@ SHORT_MATCHES = (4, 3, 2, 1)
 
 Calibration compares their drafts.
 """
-
-
+_Contexts = list[list[Ids]]  # of each request
 _GROUP = "group"
 """Scope, and part of the datastore, of the documents of a request's group."""
 
@@ -111,7 +110,7 @@ class DatastoreDrafter:
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``. Looks up the longest match, and shorter endings."""
-        selected = self._selected(requests)
+        selected = [at for at, each in enumerate(requests) if self._searched(each)]
         if len(selected) == len(requests) > 0:
             return self._draft(requests)
         found = [(self._draft([requests[at] for at in selected]), selected)] if selected else []
@@ -123,7 +122,7 @@ class DatastoreDrafter:
             not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
         )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
-        ends = [self._end(request, NO_TOKENS) for request in requests]
+        ends = (self._end(request, NO_TOKENS) for request in requests)
         endings = [[end[-length:] for length in lengths] for end in ends]
         self._scorer.begin(requests)
         found = self._find(requests, endings, "store" if self._has_groups else None)
@@ -137,15 +136,14 @@ class DatastoreDrafter:
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``. Trees are empty if ``draft`` got no answer in this step, or did not wait for one."""
         found = [[DraftTree.empty()] * len(each) for each in paths]
-        places = [(at, number) for at in self._selected(requests) for number in range(len(paths[at]))]
+        searching = [at for at, each in enumerate(requests) if self._searched(each)]
+        places = [(at, number) for at in searching for number in range(len(paths[at]))]
         if self._lost or not self._waits or not places:
             return found
         behind = [paths[at][number] for at, number in places]
         queries = [requests[at] for at, _ in places]
         contexts = [[self._end(request, path)] for request, path in zip(queries, behind, strict=True)]
-        trees = self._look_up(queries, contexts, None)
-        scored = self._accept(queries, trees, [1] * len(places), behind)
-        for (at, number), drafted in zip(places, scored, strict=True):
+        for (at, number), drafted in zip(places, self._find(queries, contexts, None, behind), strict=True):
             found[at][number] = (*drafted, DraftTree.empty())[0]
         return found
 
@@ -157,11 +155,9 @@ class DatastoreDrafter:
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. A call that cannot be made counts as a failure when its draft is needed."""
         if self._prefetcher is not None and self.prefetches:
-            selected = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
+            chosen = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
             with suppress(SuffolkError):
-                self._prefetcher.prefetch(
-                    [requests[at] for at in selected], [trees[at] for at in selected], self._lengths
-                )
+                self._prefetcher.prefetch([requests[at] for at in chosen], [trees[at] for at in chosen], self._lengths)
 
     def observe(self, generated: Generated) -> None:
         self._scorer.observe(generated)
@@ -170,16 +166,10 @@ class DatastoreDrafter:
         self._scorer.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls}
-        counters |= {} if self._prefetcher is None else self._prefetcher.stats()
-        return counters | self.failures.stats()
+        return {"calls": self._calls} | (self._prefetcher.stats() if self._prefetcher else {}) | self.failures.stats()
 
     def close(self) -> None:
         self._scorer.clear()
-
-    def _selected(self, requests: Sequence[DraftRequest]) -> list[int]:
-        """The places of the requests that search one of these datastores."""
-        return [at for at, each in enumerate(requests) if self._searched(each)]
 
     def _searched(self, request: DraftRequest) -> tuple[str, ...]:
         """Those of its datastores that ``request`` searches."""
@@ -194,14 +184,18 @@ class DatastoreDrafter:
         text = np.concatenate([end, path])[-most:] if len(path) else end
         return text if self._knows_all else known_end(text, self._retriever.vocab_size)
 
-    def _find(self, requests: Sequence[DraftRequest], endings: list[list[Ids]], scope: str | None) -> _native.Drafts:
-        """The largest calibrated tree of each match length of each request."""
-        trees = self._look_up(requests, endings, scope)
-        return self._accept(requests, trees, list(map(len, endings)), origin=_GROUP if scope == _GROUP else "")
+    def _find(
+        self,
+        requests: Sequence[DraftRequest],
+        contexts: _Contexts,
+        scope: str | None,
+        paths: Sequence[Ids] | None = None,
+    ) -> _native.Drafts:
+        """The largest calibrated tree of each match length of each request. ``paths``: as in ``RetrievalScorer.score``."""
+        trees = self._look_up(requests, contexts, scope)
+        return self._accept(requests, trees, list(map(len, contexts)), paths, _GROUP if scope == _GROUP else "")
 
-    def _look_up(
-        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
-    ) -> Sequence[DraftTree]:
+    def _look_up(self, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None) -> Sequence[DraftTree]:
         """One tree for each context, those of one request in a row; empty after an error. ``scope``: as in ``ContextQuery``."""
         self._lost = True
         try:
@@ -231,25 +225,22 @@ class DatastoreDrafter:
                 expected = max((float(tree.scores.sum()) for tree in trees), default=0.0)
                 self._wait_policy.learn_draft(expected, self._waits)
 
-    def _call(
-        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
-    ) -> Sequence[DraftTree]:
+    def _call(self, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None) -> Sequence[DraftTree]:
         """One call for all requests that search the same datastores."""
         places: dict[tuple[str, ...], list[int]] = {}
         for at, request in enumerate(requests):
             places.setdefault(self._searched(request), []).append(at)
         if list(places) == [self.datastores]:
             return self._call_part(self._retriever, requests, contexts, scope)
-        found: dict[int, list[DraftTree]] = {}
+        found: dict[int, Iterator[DraftTree]] = {}
         for names, chosen in places.items():
             part = self._retriever if names == self.datastores else self._retriever.select(names)
             trees = self._call_part(part, [requests[at] for at in chosen], [contexts[at] for at in chosen], scope)
-            left = iter(trees)
-            found |= {at: list(islice(left, len(contexts[at]))) for at in chosen}
-        return [tree for at in range(len(requests)) for tree in found[at]]
+            found |= dict.fromkeys(chosen, iter(trees))
+        return [tree for at, each in enumerate(contexts) for tree in islice(found[at], len(each))]
 
     def _call_part(
-        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
+        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None
     ) -> Sequence[DraftTree]:
         if scope is not None and not retriever.has_groups:
             if scope == _GROUP:
@@ -286,8 +277,8 @@ class DatastoreDrafter:
         requests: Sequence[DraftRequest],
         trees: Sequence[DraftTree],
         counts: Sequence[int],
-        paths: Sequence[Ids] | None = None,
-        origin: str = "",
+        paths: Sequence[Ids] | None,
+        origin: str,
     ) -> _native.Drafts:
         """The trees of each request with calibrated scores; none for a request with a malformed one.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -109,7 +109,9 @@ class DrafterPool:
             queries = [_draft_request(requests[at], budgets[at]) for at in members]
             found, after = self._propose(name, [requests[at] for at in members], queries, before)
             seconds = time.perf_counter() - begin
-            retrieval, models, prefill = _split(before, after, seconds)
+            retrieval, models, prefill = seconds, 0.0, 0.0
+            with suppress(*USER_CODE_ERRORS):  # counters that are no numbers
+                retrieval, models, prefill = split_seconds(before, after, seconds)
             using = max(1, sum(each.budget.model_seconds > 0 for each in queries))
             for at, proposal, query in zip(members, found, queries, strict=True):
                 share = 1 / using if query.budget.model_seconds > 0 else 0.0
@@ -243,13 +245,6 @@ def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
     for at, request in enumerate(requests):
         groups[request.drafter].append(at)
     return groups
-
-
-def _split(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> tuple[float, float, float]:
-    try:
-        return split_seconds(before, after, seconds)
-    except USER_CODE_ERRORS:  # counters that are no numbers
-        return seconds, 0.0, 0.0
 
 
 def _text(request: Request) -> npt.NDArray[np.int32]:
