@@ -1,10 +1,12 @@
 """The extension module of csrc/bindings. Columns of a tree have an entry for each node (datastore/draft_tree.py)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
 
 _Ints = npt.NDArray[np.int32]
 _Unsigned = npt.NDArray[np.uint32]
@@ -13,29 +15,6 @@ _Floats = npt.NDArray[np.float32]
 _Doubles = npt.NDArray[np.float64]
 _Bytes = npt.NDArray[np.uint8]
 _Longs = npt.NDArray[np.int64]
-_Columns = tuple[_Ints, _Ints, _Floats, _Unsigned]
-"""Tokens, parents, scores and sources of a DraftTree."""
-_Tree = tuple[_Ints, _Ints, _Floats, _Unsigned, _Counts, int, int]
-"""All fields of a DraftTree."""
-
-class DraftTree(Protocol):
-    """The fields of datastore/draft_tree.py, which imports this module."""
-
-    @property
-    def tokens(self) -> _Ints: ...
-    @property
-    def parents(self) -> _Ints: ...
-    @property
-    def scores(self) -> _Floats: ...
-    @property
-    def sources(self) -> _Unsigned: ...
-    @property
-    def counts(self) -> _Counts | None: ...
-    @property
-    def match_length(self) -> int: ...
-    @property
-    def match_count(self) -> int: ...
-
 _Progress = Callable[[float], None] | None
 _Summary = tuple[int, int, int, int]
 """Tokens, documents, bytes and checksum of a segment file."""
@@ -68,8 +47,10 @@ class Searched:
         groups: _Counts | None = ...,
         scope: str = ...,
         least_counts: Sequence[int] = ...,
-    ) -> list[_Tree]:
-        """``scope``: store, group or group_first; the latter two need ``groups``, as many keys for each context; 0 is none.
+    ) -> Trees:
+        """One tree for each context.
+
+        ``scope``: store, group or group_first; the latter two need ``groups``, as many keys for each context; 0 is none.
 
         ``least_counts``: nodes that occur less often are left out; one entry for each context, or none."""
 
@@ -167,17 +148,25 @@ class ContextIndex:
     def __init__(self, vocab_size: int) -> None: ...
     def append(self, ids: Any) -> None: ...
     def truncate(self, size: int) -> None: ...
+    def follow(self, ids: Any) -> None: ...
     @property
     def size(self) -> int: ...
-    def draft(self, max_match: int, min_match: int, max_depth: int, max_nodes: int, source: int) -> _Tree: ...
+
+def draft_contexts(
+    indexes: Sequence[ContextIndex],
+    max_match: int,
+    min_match: int,
+    max_depth: int,
+    max_nodes: Sequence[int],
+    source: int,
+) -> Trees:
+    """One tree for each index, within its ``max_nodes``."""
 
 class ParallelTexts:
     def __init__(self, vocab_size: int) -> None: ...
     @property
     def size(self) -> int: ...
-    def length(self, number: int) -> int: ...
-    def append(self, number: int, ids: Any) -> None: ...
-    def truncate(self, number: int, size: int) -> None: ...
+    def follow(self, number: int, ids: Any) -> None: ...
     def remove(self, number: int) -> None: ...
     def draft(
         self,
@@ -188,7 +177,7 @@ class ParallelTexts:
         max_depth: int,
         max_nodes: int,
         source: int,
-    ) -> _Tree: ...
+    ) -> Trees: ...
 
 def sort_suffixes(tokens: npt.NDArray[Any], vocab_size: int, order_depth: int, threads: int) -> _Unsigned: ...
 def warm(segments: Sequence[Segment], whole: bool) -> None: ...
@@ -211,13 +200,65 @@ def merge_segments(
     progress: _Progress,
 ) -> _Summary: ...
 
+class Trees(Sequence[DraftTree]):
+    """Trees in the columns of one object (csrc/drafting/trees.h). Indexing makes a DraftTree with a copy."""
+
+    def __init__(self, trees: Sequence[DraftTree]) -> None:
+        """Raises InvalidArgument if a column has another type or length."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int) -> DraftTree: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[DraftTree]: ...
+
+class Drafts(Sequence[list[DraftTree]]):
+    """The trees of several requests, by request. ``counts``: how many of ``trees`` each request has, in order."""
+
+    @overload
+    def __init__(self, drafts: Sequence[Sequence[DraftTree]]) -> None:
+        """Raises as ``Trees``."""
+
+    @overload
+    def __init__(self, trees: Sequence[DraftTree], counts: Sequence[int]) -> None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int) -> list[DraftTree]: ...  # type: ignore[override]  # no slices
+    @property
+    def trees(self) -> Trees: ...
+    def has_trees(self, at: int) -> bool: ...
+    def reweight(self, at: int, position: int, seed: int, temperature: float) -> None:
+        """Replace the scores of the trees of request ``at`` (csrc/drafting/noise_reweighting.h)."""
+
+class Reliability:
+    sums: Any
+    """Three rows, by bin: the sum of predictions, the sum of outcomes, and the number."""
+
+    def __init__(self, decay: float) -> None: ...
+    def add(self, predicted: _Doubles, taken: _Bytes) -> None: ...
+
 class Calibrator:
     def __init__(
         self, constant: float, match: float, share: float, count: float, depth: float, decay: float
     ) -> None: ...
-    def learn(self, tree: DraftTree, followed: _Ints) -> tuple[_Floats, _Bytes]: ...
+    @property
+    def reliability(self) -> Reliability: ...
     def state(self) -> _Doubles: ...
     def restore(self, state: _Doubles) -> None: ...
+
+class PassTimes:
+    """The estimates of CostModel (serving/decoding/engine/costs/cost_model.py)."""
+
+    def __init__(
+        self,
+        sizes: Sequence[float],
+        measured: Sequence[float],
+        per_request: float,
+        per_key: float,
+        per_pair: float,
+    ) -> None: ...
+    def times(self, rows: _Doubles, requests: float, context: float, deviations: float, reads: bool) -> _Doubles: ...
+    def update(self, rows: float, requests: float, context: float, seconds: float) -> None: ...
+    def slowdown(self) -> float: ...
 
 class NextTokenTable:
     WIDTH: ClassVar[int]
@@ -231,21 +272,34 @@ class NextTokenTable:
     @property
     def size(self) -> int: ...
 
-def score_trees(calibrators: Sequence[Calibrator], trees: Sequence[DraftTree]) -> list[_Floats]: ...
-def merge_trees(drafts: Sequence[Sequence[tuple[DraftTree, float]]], max_nodes: Sequence[int]) -> list[_Columns]:
-    """For each draft, its trees with factors of their scores: the columns of the merged tree."""
+def score_drafts(drafts: Drafts, calibrators: Sequence[Calibrator]) -> None:
+    """Replace the scores of each request's trees by those of its calibrator. Changes nothing if a tree is refused."""
 
-def judge_trees(
-    drafts: Sequence[Sequence[DraftTree]], max_nodes: Sequence[int], factors: Sequence[float], least: Sequence[float]
-) -> list[tuple[list[int], float, float]]:
-    """For each draft, its trees of one source: the first tokens of the merged tree, the sum of their scores, and the expected
-    tokens of the best tree, of nodes whose scores times the factor are at least ``least``."""
+def learn_drafts(entries: Sequence[tuple[Calibrator, Drafts, int, _Ints]]) -> None:
+    """Each calibrator learns from the trees of a request, and from the tokens that followed."""
 
-def reweight_scores(tree: DraftTree, position: int, seed: int, temperature: float) -> _Floats: ...
+def largest_trees(trees: Sequence[DraftTree], counts: Sequence[int]) -> Drafts:
+    """The largest tree of each match length among those of each request; none without nodes. ``counts``: as in ``Drafts``."""
+
+def gather(parts: Sequence[tuple[Drafts, Sequence[int]]], requests: int) -> Drafts:
+    """The trees of all parts, by request. Each part has the places of its requests."""
+
+def merge(parts: Sequence[tuple[Drafts, Sequence[int], Sequence[float]]], max_nodes: Sequence[int]) -> Trees:
+    """The merged tree of each request. Each part has the places of its requests, and the factors of their scores."""
+
+def judge(
+    drafts: Drafts, max_nodes: Sequence[int], factors: Sequence[float], least: Sequence[float]
+) -> tuple[Drafts, list[float], list[float]]:
+    """For each request, of the trees of one source: the nodes without a parent in the merged tree, the sum of their scores, and
+    the expected tokens of the best tree, of nodes whose scores times the factor are at least ``least``."""
+
 def noisy_argmax(logits: npt.NDArray[np.float32], temperature: float, seed: int, positions: _Longs) -> _Longs: ...
 def check_trees(trees: Sequence[DraftTree], vocab_size: int) -> None: ...
-def accepted_length(trees: Sequence[DraftTree], text: _Ints) -> int:
-    """The most leading tokens of ``text`` that form a path of one of the trees from its root."""
+def checked_trees(trees: Sequence[DraftTree], vocab_size: int, max_nodes: Sequence[int]) -> list[DraftTree]:
+    """Copies of the first nodes of all trees, without their counts. Raises as ``check_trees``."""
+
+def accepted_lengths(entries: Sequence[tuple[Drafts, int, _Ints]]) -> list[int]:
+    """For the trees of a request, and a text: its most leading tokens that form a path of one of the trees from its root."""
 
 def count_nodes(trees: Sequence[DraftTree]) -> list[tuple[int, int, int]]:
     """Source bits, depth and number of the nodes of all trees, by rising source bits and depth."""

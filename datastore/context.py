@@ -11,15 +11,18 @@ class ContextIndex:
     """A context that grows at its end. A draft is what followed earlier occurrences of the context's longest suffix.
 
     Not thread-safe. Each request has its own object. A draft takes one pass over the tokens.
+
+    Attributes:
+        native: the index, for ``_native.draft_contexts``.
     """
 
     def __init__(self, vocab_size: int, source: int = RETRIEVED) -> None:
         """``source``: the bit that this object sets in ``DraftTree.sources`` of every node that it drafts."""
         self._source = source
-        self._native = _native.ContextIndex(vocab_size)
+        self.native = _native.ContextIndex(vocab_size)
 
     def __len__(self) -> int:
-        return self._native.size
+        return self.native.size
 
     def append(self, ids: Tokens) -> None:
         """Add tokens at the end.
@@ -27,7 +30,7 @@ class ContextIndex:
         Raises:
             InvalidArgument: an id is outside the vocabulary; no token is added.
         """
-        self._native.append(ids)
+        self.native.append(ids)
 
     def truncate(self, size: int) -> None:
         """Keep the first ``size`` tokens.
@@ -35,7 +38,15 @@ class ContextIndex:
         Raises:
             InvalidArgument: the context has fewer than ``size`` tokens.
         """
-        self._native.truncate(size)
+        self.native.truncate(size)
+
+    def follow(self, ids: Tokens) -> None:
+        """Change to a text of which this one is the beginning, or to a beginning of this one.
+
+        Raises:
+            InvalidArgument: a new id is outside the vocabulary; no token is added.
+        """
+        self.native.follow(ids)
 
     def draft(self, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64) -> DraftTree:
         """The continuations of earlier occurrences of the context's longest suffix, with exact counts.
@@ -43,4 +54,4 @@ class ContextIndex:
         Raises:
             InvalidArgument: bounds out of range.
         """
-        return DraftTree(*self._native.draft(max_match, min_match, max_depth, max_nodes, self._source))
+        return _native.draft_contexts([self.native], max_match, min_match, max_depth, [max_nodes], self._source)[0]

@@ -67,19 +67,6 @@ class DraftTree:
             self.partial,
         )
 
-    def with_scores(self, scores: npt.NDArray[np.float32]) -> DraftTree:
-        """The same nodes with other ``scores``."""
-        return DraftTree(
-            self.tokens,
-            self.parents,
-            scores,
-            self.sources,
-            self.counts,
-            self.match_length,
-            self.match_count,
-            self.partial,
-        )
-
     def where(self, kept: npt.NDArray[np.bool_]) -> DraftTree:
         """The nodes of ``kept``, bool[n], whose ancestors are all kept too."""
         if kept.all():

@@ -19,28 +19,16 @@ class ParallelTexts:
         self._native = _native.ParallelTexts(vocab_size)
 
     def __len__(self) -> int:
-        """The number of texts that have been appended to and not removed."""
+        """The number of texts that have been followed and not removed."""
         return self._native.size
 
-    def length(self, number: int) -> int:
-        """The tokens of a text; 0 for an unknown number."""
-        return self._native.length(number)
-
-    def append(self, number: int, ids: Tokens) -> None:
-        """Add tokens to the end of a text, which begins empty.
+    def follow(self, number: int, ids: Tokens) -> None:
+        """Change a text, which begins empty, to one of which it is the beginning, or to a beginning of it.
 
         Raises:
-            InvalidArgument: an id is outside the vocabulary; no token is added.
+            InvalidArgument: a new id is outside the vocabulary; no token is added.
         """
-        self._native.append(number, ids)
-
-    def truncate(self, number: int, size: int) -> None:
-        """Keep the first ``size`` tokens of a text.
-
-        Raises:
-            InvalidArgument: the text has fewer than ``size`` tokens.
-        """
-        self._native.truncate(number, size)
+        self._native.follow(number, ids)
 
     def remove(self, number: int) -> None:
         """Forget a text, if there is one."""
@@ -60,4 +48,4 @@ class ParallelTexts:
         Raises:
             InvalidArgument: an id outside of the vocabulary, or bounds out of range.
         """
-        return DraftTree(*self._native.draft(number, context, max_match, min_match, max_depth, max_nodes, self._source))
+        return self._native.draft(number, context, max_match, min_match, max_depth, max_nodes, self._source)[0]

@@ -150,7 +150,7 @@ class Retriever(Protocol):
     ) -> list[DraftTree]:
         """One ``draft`` per context, in order; ``max_nodes`` may differ per context."""
         query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, group, scope)
-        return self.find_drafts(query.checked())
+        return list(self.find_drafts(query.checked()))
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """``lookup_batch`` for a query as a value."""
@@ -160,15 +160,14 @@ class Retriever(Protocol):
         found = index.lookup(query.contexts, query.max_match, query.min_match, *keys)
         return [Match(*answer) for answer in found]
 
-    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
         """``draft_batch`` for a query as a value."""
         contexts, max_match, min_match, max_depth, _, group, scope, least_counts = query
         keys, searched = (None, "store") if group is None and scope is None else self.group_keys(query)
         index = self.native()
         assert index is not None, _NO_INDEX
         bounds = (max_match, min_match, max_depth, query.budgets)
-        trees = index.draft(contexts, *bounds, RETRIEVED, keys, searched, least_counts)
-        return [DraftTree(*tree) for tree in trees]
+        return index.draft(contexts, *bounds, RETRIEVED, keys, searched, least_counts)
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
         """For each context, the number of documents that hold all of it, at most ``most``. It never is too large. It may be too

@@ -50,7 +50,7 @@ def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
 
 def accepted_length(trees: Sequence[DraftTree], text: Ids) -> int:
     """The most leading tokens of ``text`` that form a path of one of ``trees`` from its root."""
-    return _native.accepted_length(trees, np.asarray(text, np.int32))
+    return _native.accepted_lengths([(_native.Drafts([trees]), 0, np.asarray(text, np.int32))])[0]
 
 
 def tree_depth(parents: Sequence[int]) -> int:

@@ -68,7 +68,7 @@ class WatchedDatastore(Retriever):
         self._last_contexts = query.contexts
         return super().find_matches(query)
 
-    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
         """See ``Retriever.find_drafts``."""
         self._last_contexts = query.contexts
         return super().find_drafts(query)

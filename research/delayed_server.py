@@ -41,7 +41,7 @@ class DelayedRetriever(Retriever):
     def find_matches(self, query: ContextQuery) -> list[Match]:
         return self._inner.find_matches(query)
 
-    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
         if random.random() < self._share:
             time.sleep(self._seconds)
         return self._inner.find_drafts(query)

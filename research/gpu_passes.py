@@ -23,7 +23,7 @@ import torch
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
@@ -228,7 +228,7 @@ class _Recalled:
         right = text[length : length + _NODES // 2]
         return _comb(right, (right + 1) % self._vocab_size) if len(right) else DraftTree.empty()
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, generated: Generated) -> None:
         pass
 
     def release(self, request_id: int) -> None:

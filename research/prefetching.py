@@ -57,7 +57,7 @@ def decode(drafter: Drafter | None, answer: Recording, number: int, seconds: flo
                 break
             node, accepted = int(children[0]), accepted + 1
         if drafter is not None:
-            drafter.observe(number, answer.generated[done : done + accepted + 1])
+            drafter.observe({number: answer.generated[done : done + accepted + 1]})
         done, passes = done + accepted + 1, passes + 1
     if drafter is not None:
         drafter.release(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,9 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.replayer import Replayer
@@ -116,6 +117,13 @@ def join(parts: Sequence[Evidence]) -> Evidence:
     )
 
 
+class _Found(NamedTuple):
+    """The tree for a request's text with ``path`` appended."""
+
+    path: Ids
+    tree: DraftTree
+
+
 @dataclass(slots=True)
 class _Watched:
     """A source that records whether the answer contains the nodes it found."""
@@ -123,39 +131,38 @@ class _Watched:
     source: RetrievalSource
     name: str
     requests: dict[int, DraftRequest] = field(default_factory=dict)
-    drafts: dict[int, list[RetrievedTree]] = field(default_factory=dict)
+    drafts: dict[int, list[_Found]] = field(default_factory=dict)
     evidence: list[Evidence] = field(default_factory=list)
 
     def take(self) -> Evidence:
         found, self.evidence = join(self.evidence), []
         return found
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Sequence[Sequence[DraftTree]]:
         found = self.source.draft(requests)
         for request, trees in zip(requests, found, strict=True):
             self.requests[request.request_id] = request
-            self.drafts[request.request_id] = [RetrievedTree(NO_TOKENS, tree) for tree in trees]
+            self.drafts[request.request_id] = [_Found(NO_TOKENS, tree) for tree in trees]
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         found = self.source.draft_after(requests, paths)
         for request, each, trees in zip(requests, paths, found, strict=True):
-            self.drafts[request.request_id] += [
-                RetrievedTree(path, tree) for path, tree in zip(each, trees, strict=True)
-            ]
+            self.drafts[request.request_id] += [_Found(path, tree) for path, tree in zip(each, trees, strict=True)]
         return found
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        request = self.requests.pop(request_id, None)
-        for draft in self.drafts.pop(request_id, ()):
-            depth = len(draft.path)
-            if request is not None and len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
-                noise = _noise_of(request, draft) if knows_noise(request.settings) else None
-                self.evidence.append(evidence_of(draft.tree, tokens[depth:], noise))
-        self.source.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            request = self.requests.pop(request_id, None)
+            for draft in self.drafts.pop(request_id, ()):
+                depth = len(draft.path)
+                if request is not None and len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
+                    noise = _noise_of(request, draft) if knows_noise(request.settings) else None
+                    self.evidence.append(evidence_of(draft.tree, tokens[depth:], noise))
+        self.source.observe(generated)
 
     def release(self, request_id: int) -> None:
         self.requests.pop(request_id, None)
@@ -169,7 +176,7 @@ class _Watched:
         self.source.close()
 
 
-def _noise_of(request: DraftRequest, draft: RetrievedTree) -> Floats:
+def _noise_of(request: DraftRequest, draft: _Found) -> Floats:
     """Return float64[n], the noise of the target's samples at each node."""
     positions = len(request.tokens) + len(draft.path) + draft.tree.depths().astype(np.int64) - 1
     noise = SeededNoise(request.settings.seed, 0, torch.device("cpu"))

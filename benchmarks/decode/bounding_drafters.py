@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 USELESS, RECORDED = "useless", "recorded"
 SOURCE, RECORDED_SOURCE = 1 << 31, 1 << 30
@@ -22,7 +21,7 @@ class _BoundingDrafter:
     def __init__(self) -> None:
         self._calls = 0
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, generated: Generated) -> None:
         pass
 
     def release(self, request_id: int) -> None:

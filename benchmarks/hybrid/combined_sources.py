@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.decoding.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter
+from suffolk.serving.decoding.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, Generated
 
 if TYPE_CHECKING:
     import torch
@@ -41,9 +40,9 @@ class CombinedSources:
         if isinstance(self._network, FeatureDrafter):
             self._network.follow(request_id, features)
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
+    def observe(self, generated: Generated) -> None:
         for each in self._all:
-            each.observe(request_id, tokens)
+            each.observe(generated)
 
     def release(self, request_id: int) -> None:
         for each in self._all:

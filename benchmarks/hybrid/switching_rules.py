@@ -13,9 +13,8 @@ import numpy as np
 
 from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, merge
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, tree_of
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated, tree_of
 
 Found = Mapping[str, Sequence[DraftTree]]
 """Map from the name of a text source to its trees with calibrated scores."""
@@ -85,12 +84,11 @@ class SwitchingDrafter(CombinedSources):
             for request, *trees in zip(requests, *found, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
+    def observe(self, generated: Generated) -> None:
         for source in self._sources:
-            source.observe(request_id, tokens)
-        if request_id in self._drafted:
-            self._drafted.remove(request_id)
-            self._network.observe(request_id, tokens)
+            source.observe(generated)
+        self._network.observe({each: tokens for each, tokens in generated.items() if each in self._drafted})
+        self._drafted.difference_update(generated)
 
     def release(self, request_id: int) -> None:
         self._drafted.discard(request_id)

@@ -64,7 +64,7 @@ class LiveIndex(GrowingIndex):
 
     def draft(self, context: Sequence[int]) -> int:
         """See ``GrowingIndex.draft``."""
-        return len(self.native.draft([context], *self._bounds, RETRIEVED)[0][0])
+        return len(self.native.draft([context], *self._bounds, RETRIEVED)[0])
 
     def bytes(self) -> int:
         """See ``GrowingIndex.bytes``."""

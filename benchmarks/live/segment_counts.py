@@ -46,7 +46,7 @@ def _drafts(parts: list[list[Ids]], pieces: Pieces, options: LiveBenchOptions) -
         begin = time.perf_counter()
         tree = searcher.draft([context], *bounds, RETRIEVED)[0]
         seconds.append(time.perf_counter() - begin)
-        nodes += len(tree[0])
+        nodes += len(tree)
     count = sum(segment.stats()["segments"] for segment in segments)
     for segment in segments:
         segment.close()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.datastore.context_query import ContextQuery
@@ -19,7 +18,7 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 
@@ -139,7 +138,7 @@ class GroupAlone(Retriever):
     def find_matches(self, query: ContextQuery) -> list[Match]:
         return self._store.find_matches(query._replace(scope="group"))
 
-    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
         if query.scope == "store":
             return [DraftTree.empty()] * len(query.contexts)
         return self._store.find_drafts(query._replace(scope="group"))
@@ -209,7 +208,7 @@ class ArcticDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._draft(request) for request in requests]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, generated: Generated) -> None:
         pass
 
     def release(self, request_id: int) -> None:

@@ -17,13 +17,6 @@ std::uint32_t checked_bound(std::int64_t value, const char* name) {
   return static_cast<std::uint32_t>(value);
 }
 
-template <typename Out, typename In>
-py::array_t<Out> to_array(const std::vector<In>& values) {
-  py::array_t<Out> array(static_cast<py::ssize_t>(values.size()));
-  std::transform(values.begin(), values.end(), array.mutable_data(), [](In value) { return static_cast<Out>(value); });
-  return array;
-}
-
 }  // namespace
 
 std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit, std::uint32_t vocab_size) {
@@ -33,6 +26,12 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
     const char kind = given.dtype().kind();
     if (given.ndim() != 1 || (kind != 'i' && kind != 'u' && given.size() > 0)) { refuse("token ids must be a one-dimensional array of integers"); }
     const auto size = static_cast<std::uint64_t>(given.size()), begin = size - std::min(size, limit);
+    using Ids = py::array_t<std::int32_t>;
+    if (py::isinstance<Ids>(given) && (given.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0) {  // the usual case
+      const auto last = py::reinterpret_borrow<Ids>(given).unchecked<1>();
+      for (std::uint64_t i = begin; i < size; ++i) tail.push_back(checked_token(last(static_cast<py::ssize_t>(i)), i, vocab_size));
+      return tail;
+    }
     const auto last =
         py::array_t<std::int64_t, py::array::forcecast>::ensure(given[py::slice(static_cast<py::ssize_t>(begin), static_cast<py::ssize_t>(size), 1)]);
     if (!last) throw py::error_already_set();
@@ -76,22 +75,6 @@ QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::in
           .min_match = checked_bound(min_match, "min_match"),
           .max_depth = checked_bound(max_depth, "max_depth"),
           .max_nodes = checked_bound(max_nodes, "max_nodes")};
-}
-
-py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source) {
-  const auto size = static_cast<py::ssize_t>(tree.tokens.size());
-  py::array_t<float> scores(size);
-  const double all = static_cast<double>(std::max<std::uint64_t>(tree.match_count, 1));
-  const auto share = [&](std::uint64_t count) { return static_cast<float>(static_cast<double>(count) / all); };
-  if (tree.scores.empty()) {
-    std::transform(tree.counts.begin(), tree.counts.end(), scores.mutable_data(), share);
-  } else {
-    std::copy(tree.scores.begin(), tree.scores.end(), scores.mutable_data());
-  }
-  py::array_t<std::uint32_t> sources(size);
-  std::fill_n(sources.mutable_data(), size, source);
-  return py::make_tuple(to_array<std::int32_t>(tree.tokens), to_array<std::int32_t>(tree.parents), scores, sources,
-                        to_array<std::uint64_t>(tree.counts), tree.match_length, tree.match_count);
 }
 
 Progress progress_with_signals(const py::object& callback) {

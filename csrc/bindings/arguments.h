@@ -32,10 +32,6 @@ std::shared_ptr<const FileSet> file_set(const Segments& segments, const Segments
 // Throws kInvalidArgument, naming the bound, if a bound is negative or too large.
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes);
 
-// The fields of Python's DraftTree. Scores are those of the tree, or the share of the match's occurrences that continue with the
-// node's path; all sources are `source`.
-py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source);
-
 // A Progress that takes the GIL, handles signals, and calls `callback` unless it is None. So Ctrl-C ends a long call.
 Progress progress_with_signals(const py::object& callback);
 

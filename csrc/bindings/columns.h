@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "drafting/calibrator.h"
-#include "drafting/tree.h"
+#include "drafting/trees.h"
 
 namespace suffolk::bindings {
 
@@ -49,7 +48,8 @@ class Column {
       refuse("draft tree: ", name, " is ", found, "; it must be an array of ", std::string(py::str(py::dtype::of<T>())),
              (axes == 1 ? " with one axis" : " with two axes"));
     }
-    Array typed = Array::ensure(given);
+    const bool is_ready = py::isinstance<Array>(given) && (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0;
+    Array typed = is_ready ? py::reinterpret_borrow<Array>(given) : Array::ensure(given);  // the latter takes a while
     if (!typed) {
       fail(Code::kResourceExhausted, "draft tree: no memory to put the ", array.size(), " entries of ", name, " in order; ask for fewer nodes");
     }
@@ -64,45 +64,21 @@ inline void require_size(std::size_t size, std::size_t tokens, const char* name)
   refuse("draft tree: ", name, " has ", size, " entries, tokens has ", tokens, "; they must be equal");
 }
 
-// The view of a DraftTree for merges and checks.
-class Scored {
- public:
-  explicit Scored(const py::handle& tree)
-      : tokens_(tree.attr("tokens"), "tokens"),
-        parents_(tree.attr("parents"), "parents"),
-        scores_(tree.attr("scores"), "scores"),
-        sources_(tree.attr("sources"), "sources") {}
-
-  drafting::ScoredTree view() const {
-    return {.tokens = tokens_.view(), .parents = parents_.view(), .scores = scores_.view(), .sources = sources_.view()};
+// Adds a DraftTree of Python. Throws kInvalidArgument if a column has another type or length.
+inline void add_tree(drafting::Trees& trees, const py::handle& tree) {
+  const Column<std::int32_t> tokens(tree.attr("tokens"), "tokens"), parents(tree.attr("parents"), "parents");
+  const Column<float> scores(tree.attr("scores"), "scores");
+  const Column<std::uint32_t> sources(tree.attr("sources"), "sources");
+  const std::size_t size = tokens.view().size();
+  require_size(parents.view().size(), size, "parents");
+  require_size(scores.view().size(), size, "scores");
+  require_size(sources.view().size(), size, "sources");
+  std::optional<Column<std::uint64_t>> counts;
+  if (const py::object given = tree.attr("counts"); !given.is_none()) {
+    counts.emplace(given, "counts");
+    require_size(counts->view().size(), size, "counts");
   }
-
- private:
-  Column<std::int32_t> tokens_, parents_;
-  Column<float> scores_;
-  Column<std::uint32_t> sources_;
-};
-
-// The view of a DraftTree for calibration.
-class Counted {
- public:
-  explicit Counted(const py::handle& tree)
-      : tokens_(tree.attr("tokens"), "tokens"),
-        parents_(tree.attr("parents"), "parents"),
-        match_length_(number(tree, "match_length")),
-        match_count_(number(tree, "match_count")) {
-    const py::object counts = tree.attr("counts");
-    if (!counts.is_none()) counts_.emplace(counts, "counts");
-  }
-
-  drafting::CountedTree view() const {
-    const std::span<const std::uint64_t> counts = counts_ ? counts_->view() : std::span<const std::uint64_t>();
-    if (counts_) require_size(counts.size(), tokens_.view().size(), "counts");
-    return {.tokens = tokens_.view(), .parents = parents_.view(), .counts = counts, .match_length = match_length_, .match_count = match_count_};
-  }
-
- private:
-  static std::uint64_t number(const py::handle& tree, const char* name) {
+  const auto number = [&](const char* name) {
     const py::object value = tree.attr(name);
     const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
     const unsigned long long found = index ? PyLong_AsUnsignedLongLong(index.ptr()) : 0;
@@ -111,16 +87,24 @@ class Counted {
       refuse("draft tree: ", name, " is ", std::string(py::str(value)), "; it must be 0 to 2^64 - 1");
     }
     return found;
-  }
+  };
+  trees.add({.tokens = tokens.view(), .parents = parents.view(), .scores = scores.view(), .sources = sources.view()},
+            {.tokens = tokens.view(),
+             .parents = parents.view(),
+             .counts = counts ? counts->view() : std::span<const std::uint64_t>(),
+             .match_length = number("match_length"),
+             .match_count = number("match_count")},
+            py::cast<bool>(tree.attr("partial")));
+}
 
-  Column<std::int32_t> tokens_, parents_;
-  std::optional<Column<std::uint64_t>> counts_;
-  std::uint64_t match_length_, match_count_;
-};
+template <typename T>
+py::array_t<T> array_of(std::span<const T> values) {
+  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
 
 template <typename T>
 py::array_t<T> array_of(const std::vector<T>& values) {
-  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+  return array_of(std::span<const T>(values));
 }
 
 }  // namespace suffolk::bindings

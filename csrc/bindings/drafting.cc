@@ -1,7 +1,9 @@
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -11,30 +13,44 @@
 #include "drafting/next_token_table.h"
 #include "drafting/noise_reweighting.h"
 #include "drafting/noisy_argmax.h"
+#include "drafting/pass_times.h"
 
 namespace suffolk::bindings {
 namespace {
 
 using namespace py::literals;
 
-// The scores of each tree by its own calibrator.
-py::list score_trees(const std::vector<const drafting::Calibrator*>& calibrators, const py::sequence& trees) {
-  if (calibrators.size() != trees.size()) refuse("calibrators has ", calibrators.size(), " entries for ", trees.size(), " trees; give one for each");
-  py::list scored;
-  for (std::size_t at = 0; at < calibrators.size(); ++at) {
-    const Counted tree(trees[at]);
-    const drafting::CountedTree view = tree.view();
-    py::array_t<float> scores(static_cast<py::ssize_t>(view.tokens.size()));
-    calibrators[at]->score(view, {scores.mutable_data(), view.tokens.size()});
-    scored.append(std::move(scores));
+using drafting::Drafts;
+
+// Replaces the scores of the trees of each request by those of its calibrator. Changes nothing if a tree is refused.
+void score_drafts(Drafts& drafts, const std::vector<const drafting::Calibrator*>& calibrators) {
+  if (calibrators.size() != drafts.size())
+    refuse("calibrators has ", calibrators.size(), " entries for ", drafts.size(), " requests; give one for each");
+  std::vector<float> scores;
+  std::vector<std::size_t> ends;
+  for (std::size_t request = 0; request < drafts.size(); ++request) {
+    for (std::size_t tree = drafts.begin(request); tree < drafts.end(request); ++tree) {
+      const std::size_t begin = scores.size();
+      scores.resize(begin + drafts.trees.nodes(tree));
+      calibrators[request]->score(drafts.trees.counted(tree), std::span(scores).subspan(begin));
+    }
   }
-  return scored;
+  auto next = scores.begin();
+  for (std::size_t tree = 0; tree < drafts.trees.size(); ++tree) {
+    const std::span<float> column = drafts.trees.scores(tree);
+    std::copy_n(next, column.size(), column.begin());
+    next += static_cast<std::ptrdiff_t>(column.size());
+  }
 }
 
-// The fields of Evidence: (chances float32[k], taken uint8[k]).
-py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tree, const py::handle& followed) {
-  const drafting::Evidence found = calibrator.learn(Counted(tree).view(), Column<std::int32_t>(followed, "the tokens that followed").view());
-  return py::make_tuple(array_of(found.chances), array_of(found.taken));
+// Each entry: a calibrator learns from the trees of a request of `drafts`, and from the tokens that followed.
+void learn_drafts(const std::vector<std::tuple<drafting::Calibrator*, const Drafts*, std::size_t, py::object>>& entries) {
+  for (const auto& [calibrator, drafts, request, followed] : entries) {
+    if (request >= drafts->size()) refuse("draft trees: request ", request, " of ", drafts->size());
+    const Column<std::int32_t> tokens(followed, "the tokens that followed");
+    for (std::size_t tree = drafts->begin(request); tree < drafts->end(request); ++tree)
+      calibrator->learn(drafts->trees.counted(tree), tokens.view());
+  }
 }
 
 void learn_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens, const py::handle& candidates, const py::handle& log_probabilities) {
@@ -79,18 +95,49 @@ py::array_t<std::int64_t> noisy_argmax(const Logits& logits, double temperature,
 }  // namespace
 
 void bind_drafting(py::module_& module) {
+  using drafting::Reliability;
+  py::class_<Reliability>(module, "Reliability")
+      .def(py::init<double>(), "decay"_a)
+      .def(
+          "add",
+          [](Reliability& reliability, const py::handle& predicted, const py::handle& taken) {
+            const Column<double> chances(predicted, "predicted");
+            const Column<std::uint8_t> hits(taken, "taken");
+            if (chances.view().size() != hits.view().size()) refuse(chances.view().size(), " predictions have ", hits.view().size(), " outcomes");
+            reliability.add(chances.view(), hits.view());
+          },
+          "predicted"_a, "taken"_a)
+      .def_readwrite("sums", &Reliability::sums);
   using drafting::Calibrator;
   py::class_<Calibrator>(module, "Calibrator")
       .def(py::init([](double constant, double match, double share, double count, double depth, double decay) {
              return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
            }),
            "constant"_a, "match"_a, "share"_a, "count"_a, "depth"_a, "decay"_a)
-      .def("learn", &learn, "tree"_a, "followed"_a)
+      .def_readonly("reliability", &Calibrator::reliability)
       .def("state", [](const Calibrator& calibrator) { return array_of(calibrator.state()); })
       .def(
           "restore",
           [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
           "state"_a);
+  using drafting::PassTimes;
+  py::class_<PassTimes>(module, "PassTimes")
+      .def(py::init([](const std::vector<double>& sizes, const std::vector<double>& measured, double per_request, double per_key, double per_pair) {
+             if (sizes.empty() || sizes.size() != measured.size()) refuse("costs: ", sizes.size(), " sizes have ", measured.size(), " times");
+             return PassTimes(sizes, measured, {.per_request = per_request, .per_key = per_key, .per_pair = per_pair});
+           }),
+           "sizes"_a, "measured"_a, "per_request"_a, "per_key"_a, "per_pair"_a)
+      .def(
+          "times",
+          [](const PassTimes& times, const py::handle& rows, double requests, double context, double deviations, bool reads) {
+            const Column<double> sizes(rows, "rows");
+            py::array_t<double> seconds(static_cast<py::ssize_t>(sizes.view().size()));
+            times.times(sizes.view(), requests, context, deviations, reads, {seconds.mutable_data(), sizes.view().size()});
+            return seconds;
+          },
+          "rows"_a, "requests"_a, "context"_a, "deviations"_a, "reads"_a)
+      .def("update", &PassTimes::update, "rows"_a, "requests"_a, "context"_a, "seconds"_a)
+      .def("slowdown", &PassTimes::slowdown);
   using drafting::NextTokenTable;
   py::class_<NextTokenTable> table(module, "NextTokenTable");
   table
@@ -104,7 +151,8 @@ void bind_drafting(py::module_& module) {
       .def_property_readonly("size", &NextTokenTable::size);
   table.attr("WIDTH") = NextTokenTable::kWidth;
   table.attr("ORDER") = NextTokenTable::kOrder;
-  module.def("score_trees", &score_trees, "calibrators"_a, "trees"_a);
+  module.def("score_drafts", &score_drafts, "drafts"_a, "calibrators"_a);
+  module.def("learn_drafts", &learn_drafts, "entries"_a);
   module.def("noisy_argmax", &noisy_argmax, "logits"_a, "temperature"_a, "seed"_a, "positions"_a);
 }
 

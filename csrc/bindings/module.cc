@@ -17,6 +17,7 @@
 #include "core/parallel_texts.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
+#include "drafting/trees.h"
 
 namespace suffolk::bindings {
 namespace {
@@ -176,18 +177,26 @@ PYBIND11_MODULE(_native, module) {
       .def("truncate", &ContextIndex::truncate, "size"_a)
       .def_property_readonly("size", &ContextIndex::size)
       .def(
-          "draft",
-          [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes,
-             std::uint32_t source) {
-            const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
-            DraftTree tree;
-            {
-              const py::gil_scoped_release release;
-              tree = index.draft(bounds);
-            }
-            return tree_tuple(tree, source);
+          "follow",
+          [](ContextIndex& index, const py::object& ids) {
+            const std::uint64_t size = py::len(ids);
+            if (size < index.size()) index.truncate(size);
+            index.append(token_tail(ids, size - index.size(), kEnd));
           },
-          "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
+          "ids"_a);
+  module.def(
+      "draft_contexts",
+      [](const std::vector<const ContextIndex*>& indexes, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
+         const std::vector<std::int64_t>& max_nodes, std::uint32_t source) {
+        if (max_nodes.size() != indexes.size()) refuse("max_nodes has ", max_nodes.size(), " entries for ", indexes.size(), " contexts");
+        std::vector<QueryBounds> bounds;
+        for (const std::int64_t nodes : max_nodes) bounds.push_back(query_bounds(max_match, min_match, max_depth, nodes));
+        const py::gil_scoped_release release;
+        drafting::Trees found;
+        for (std::size_t i = 0; i < indexes.size(); ++i) found.add(indexes[i]->draft(bounds[i]), source);
+        return found;
+      },
+      "indexes"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
 
   py::class_<ParallelTexts>(module, "ParallelTexts")
       .def(py::init([](std::uint32_t vocab_size) {
@@ -196,14 +205,14 @@ PYBIND11_MODULE(_native, module) {
            }),
            "vocab_size"_a)
       .def_property_readonly("size", &ParallelTexts::size)
-      .def("length", &ParallelTexts::length, "number"_a)
       .def(
-          "append",
+          "follow",
           [](ParallelTexts& texts, std::uint64_t number, const py::object& ids) {
-            texts.append(number, token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
+            const std::uint64_t size = py::len(ids);
+            if (size < texts.length(number)) texts.truncate(number, size);
+            texts.append(number, token_tail(ids, size - texts.length(number), kEnd));
           },
           "number"_a, "ids"_a)
-      .def("truncate", &ParallelTexts::truncate, "number"_a, "size"_a)
       .def("remove", &ParallelTexts::remove, "number"_a)
       .def(
           "draft",
@@ -211,12 +220,10 @@ PYBIND11_MODULE(_native, module) {
              std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
             const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
             const std::vector<std::uint32_t> end = token_tail(context, bounds.max_match, kEnd);
-            DraftTree tree;
-            {
-              const py::gil_scoped_release release;
-              tree = texts.draft(number, end, bounds);
-            }
-            return tree_tuple(tree, source);
+            const py::gil_scoped_release release;
+            drafting::Trees found;
+            found.add(texts.draft(number, end, bounds), source);
+            return found;
           },
           "number"_a, "context"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
 

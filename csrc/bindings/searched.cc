@@ -31,9 +31,9 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> Searched::lookup(const py::
   return matches;
 }
 
-py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                         const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
-                         const std::vector<std::uint64_t>& least_counts) const {
+drafting::Trees Searched::draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
+                                const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
+                                const std::vector<std::uint64_t>& least_counts) const {
   if (max_nodes.size() != contexts.size()) {
     refuse("max_nodes has ", max_nodes.size(), " entries for ", contexts.size(), " contexts; give one number or one a context");
   }
@@ -46,21 +46,16 @@ py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, s
     refuse("least_counts has ", least_counts.size(), " entries for ", contexts.size(), " contexts; give one a context, or none");
   }
   for (std::size_t i = 0; i < least_counts.size(); ++i) bounds[i].least_count = least_counts[i];
-  if (bounds.empty()) return py::list();
+  drafting::Trees found;
+  if (bounds.empty()) return found;
   const auto contexts_tails = tails(contexts, bounds.front());
   const Scopes parts = scopes(contexts.size(), groups, scope);
   std::vector<std::shared_ptr<const DraftTree>> trees(contexts_tails.size());
-  {
-    const py::gil_scoped_release release;
-    for_each_context(parts, contexts_tails.size(),
-                     [&](ScopedSearch& search, std::size_t i) { trees[i] = search.draft(query(parts, i, contexts_tails[i], bounds[i])); });
-  }
-  py::list answers;
-  for (std::size_t i = 0; i < trees.size(); ++i) {
-    const bool repeats = i > 0 && trees[i] == trees[i - 1];
-    answers.append(repeats ? py::object(answers[i - 1]) : tree_tuple(*trees[i], source));
-  }
-  return answers;
+  const py::gil_scoped_release release;
+  for_each_context(parts, contexts_tails.size(),
+                   [&](ScopedSearch& search, std::size_t i) { trees[i] = search.draft(query(parts, i, contexts_tails[i], bounds[i])); });
+  for (const auto& tree : trees) found.add(*tree, source);
+  return found;
 }
 
 std::vector<std::uint64_t> Searched::count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups,

@@ -14,6 +14,7 @@
 #include "core/scoped_query.h"
 #include "core/snapshot.h"
 #include "core/thread_pool.h"
+#include "drafting/trees.h"
 
 namespace suffolk::bindings {
 
@@ -36,9 +37,9 @@ class Searched {
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;
   // `least_counts` has one entry for each context, or none.
-  py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
-                 const std::vector<std::uint64_t>& least_counts) const;
+  drafting::Trees draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
+                        const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
+                        const std::vector<std::uint64_t>& least_counts) const;
   // For each context, the number of documents that hold all of it, at most `most`; see ScopedSearch::count_documents.
   std::vector<std::uint64_t> count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups,
                                              const std::string& scope) const;

@@ -1,8 +1,9 @@
+#include <pybind11/gil_safe_call_once.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
 #include <map>
-#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,135 +16,164 @@
 namespace suffolk::bindings {
 namespace {
 
-using drafting::MergedTree, drafting::ScoredTree;
+using drafting::DraftPart, drafting::Drafts, drafting::ScoredTree, drafting::Trees;
 using namespace py::literals;
+
+// The class DraftTree of Python.
+const py::object& tree_type() {
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
+  return storage.call_once_and_store_result([] { return py::object(py::module_::import("suffolk.datastore.draft_tree").attr("DraftTree")); })
+      .get_stored();
+}
+
+// The DraftTree of Python with a copy of the columns.
+py::object tree_at(const Trees& trees, std::size_t at) {
+  const ScoredTree tree = trees.scored(at);
+  const drafting::CountedTree counted = trees.counted(at);
+  const py::object counts = trees.has_counts(at) ? py::object(array_of(counted.counts)) : py::none();
+  return tree_type()(array_of(tree.tokens), array_of(tree.parents), array_of(tree.scores), array_of(tree.sources), counts, counted.match_length,
+                     counted.match_count, trees.partial(at));
+}
+
+std::size_t checked_place(std::int64_t at, std::size_t size) {
+  const auto all = static_cast<std::int64_t>(size);
+  if (at < -all || at >= all) throw py::index_error();
+  return static_cast<std::size_t>(at < 0 ? at + all : at);
+}
+
+Trees trees_of(const py::sequence& given) {
+  Trees trees;
+  for (const py::handle tree : given) add_tree(trees, tree);
+  return trees;
+}
+
+Drafts drafts_of(const py::sequence& given) {
+  Drafts drafts;
+  for (const py::handle request : given) {
+    for (const py::handle tree : request) add_tree(drafts.trees, tree);
+    drafts.end_request();
+  }
+  return drafts;
+}
+
+py::list trees_at(const Drafts& drafts, std::int64_t at) {
+  const std::size_t request = checked_place(at, drafts.size());
+  py::list found;
+  for (std::size_t tree = drafts.begin(request); tree < drafts.end(request); ++tree) found.append(tree_at(drafts.trees, tree));
+  return found;
+}
 
 std::size_t checked_nodes(std::int64_t max_nodes) {
   if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
   return static_cast<std::size_t>(max_nodes);
 }
 
-void require_drafts(std::size_t entries, std::size_t drafts, const char* name) {
-  if (entries != drafts) refuse(name, " has ", entries, " entries for ", drafts, " drafts; give one for each");
+void require_entries(std::size_t entries, std::size_t requests, const char* name) {
+  if (entries != requests) refuse(name, " has ", entries, " entries for ", requests, " requests; give one for each");
 }
 
-// Trees whose scores are multiplied by factors.
-class Scaled {
- public:
-  void add(const py::handle& tree, float factor) {
-    views_.push_back(columns_.emplace_back(tree).view());
-    if (factor == 1.0F) return;
-    std::vector<float>& scores = scores_.emplace_back(views_.back().scores.begin(), views_.back().scores.end());
-    for (float& score : scores) score *= factor;
-    views_.back().scores = scores;
-  }
-
-  std::span<const ScoredTree> views() const { return views_; }
-
- private:
-  std::vector<Scored> columns_;
-  std::vector<std::vector<float>> scores_;  // those that were multiplied
-  std::vector<ScoredTree> views_;
-};
-
-// For each draft, a sequence of (tree, factor of its scores): the columns (tokens, parents, scores, sources) of the merged tree.
-py::list merge_trees(const std::vector<py::sequence>& drafts, const std::vector<std::int64_t>& max_nodes) {
-  require_drafts(max_nodes.size(), drafts.size(), "max_nodes");
-  py::list merged;
-  for (std::size_t at = 0; at < drafts.size(); ++at) {
-    Scaled trees;
-    for (const py::handle each : drafts[at]) {
-      const auto [tree, factor] = py::cast<std::pair<py::object, float>>(each);
-      trees.add(tree, factor);
-    }
-    const MergedTree tree = drafting::merge(trees.views(), checked_nodes(max_nodes[at]));
-    merged.append(py::make_tuple(array_of(tree.tokens), array_of(tree.parents), array_of(tree.scores), array_of(tree.sources)));
-  }
-  return merged;
+std::vector<DraftPart> parts_of(const std::vector<std::pair<const Drafts*, std::vector<std::size_t>>>& given) {
+  std::vector<DraftPart> parts;
+  for (const auto& [drafts, requests] : given) parts.push_back({.drafts = drafts, .requests = requests});
+  return parts;
 }
 
-// For each draft, a sequence of trees of one source: (the first tokens of the merged tree, the sum of their scores, and the expected
-// tokens of the best tree, of nodes whose scores are at least `least` after they are multiplied by the factor).
-py::list judge_trees(const std::vector<py::sequence>& drafts, const std::vector<std::int64_t>& max_nodes, const std::vector<float>& factors,
-                     const std::vector<float>& least) {
-  require_drafts(max_nodes.size(), drafts.size(), "max_nodes");
-  require_drafts(factors.size(), drafts.size(), "factors");
-  require_drafts(least.size(), drafts.size(), "least");
-  py::list judged;
-  for (std::size_t at = 0; at < drafts.size(); ++at) {
-    Scaled trees;
-    for (const py::handle tree : drafts[at]) trees.add(tree, 1.0F);
-    const MergedTree tree = drafting::merge(trees.views(), checked_nodes(max_nodes[at]));
-    py::list first;
-    double first_score = 0, likely = 0;
-    for (std::size_t node = 0; node < tree.tokens.size(); ++node) {
-      if (tree.parents[node] >= 0) continue;
-      first.append(tree.tokens[node]);
-      first_score += tree.scores[node];
-    }
-    for (const ScoredTree& each : trees.views()) {
-      double expected = 0;
-      for (const float score : each.scores) {
-        const float scaled = score * factors[at];
-        if (scaled >= least[at]) expected += scaled;
-      }
-      likely = std::max(likely, expected);
-    }
-    judged.append(py::make_tuple(first, first_score, likely));
-  }
-  return judged;
+Trees merge(const std::vector<std::tuple<const Drafts*, std::vector<std::size_t>, std::vector<float>>>& given,
+            const std::vector<std::int64_t>& max_nodes) {
+  std::vector<drafting::ScaledPart> parts;
+  for (const auto& [drafts, requests, factors] : given) parts.push_back({{.drafts = drafts, .requests = requests}, factors});
+  std::vector<std::size_t> most;
+  for (const std::int64_t nodes : max_nodes) most.push_back(checked_nodes(nodes));
+  return drafting::merge(parts, most);
 }
 
-void check_trees(const py::sequence& trees, std::int64_t vocab_size) {
-  for (const py::handle each : trees) {
-    const Scored columns(each);
-    const ScoredTree tree = columns.view();
-    require_size(tree.parents.size(), tree.tokens.size(), "parents");
-    require_size(tree.scores.size(), tree.tokens.size(), "scores");
-    require_size(tree.sources.size(), tree.tokens.size(), "sources");
+// The fields of Judgement, with its first tokens as drafts of one tree for each request.
+py::tuple judge(const Drafts& drafts, const std::vector<std::int64_t>& max_nodes, const std::vector<float>& factors,
+                const std::vector<float>& least) {
+  require_entries(max_nodes.size(), drafts.size(), "max_nodes");
+  require_entries(factors.size(), drafts.size(), "factors");
+  require_entries(least.size(), drafts.size(), "least");
+  std::vector<std::size_t> most;
+  for (const std::int64_t nodes : max_nodes) most.push_back(checked_nodes(nodes));
+  drafting::Judgement found = drafting::judge(drafts, most, factors, least);
+  return py::make_tuple(std::move(found.first), found.first_scores, found.likely);
+}
+
+void check_trees(const Trees& trees, std::int64_t vocab_size) {
+  for (std::size_t at = 0; at < trees.size(); ++at) {
+    const ScoredTree tree = trees.scored(at);
     drafting::require_parents(tree.parents);
     drafting::require_tokens(tree.tokens, vocab_size);
     drafting::require_scores(tree.scores);
   }
 }
 
-py::array_t<float> reweight_scores(const py::handle& tree, std::int64_t position, std::uint64_t seed, double temperature) {
-  const Scored columns(tree);
-  const std::size_t size = columns.view().tokens.size();
-  if (!(temperature > 0)) refuse("temperature is ", temperature, "; it must be above 0");
-  py::array_t<float> reweighted(static_cast<py::ssize_t>(size));
-  drafting::reweight_scores(columns.view(), position, {.seed = seed, .temperature = temperature}, {reweighted.mutable_data(), size});
-  return reweighted;
+// Copies of the first nodes of all trees, without their counts. Throws as check_trees.
+py::list checked_trees(const Trees& trees, std::int64_t vocab_size, const std::vector<std::int64_t>& max_nodes) {
+  require_entries(max_nodes.size(), trees.size(), "max_nodes");
+  check_trees(trees, vocab_size);
+  py::list found;
+  for (std::size_t at = 0; at < trees.size(); ++at) {
+    const ScoredTree tree = trees.scored(at);
+    const std::size_t size = std::min(tree.tokens.size(), checked_nodes(max_nodes[at]));
+    found.append(tree_type()(array_of(tree.tokens.first(size)), array_of(tree.parents.first(size)), array_of(tree.scores.first(size)),
+                             array_of(tree.sources.first(size))));
+  }
+  return found;
 }
 
-// The most leading tokens of the text that form a path of one of the trees from its root.
-std::size_t accepted_length(const py::sequence& trees, const py::handle& text) {
-  const Column<std::int32_t> followed(text, "the text");
-  std::size_t longest = 0;
-  for (const py::handle tree : trees) {
-    const Scored columns(tree);
-    require_size(columns.view().parents.size(), columns.view().tokens.size(), "parents");
-    drafting::require_parents(columns.view().parents);
-    longest = std::max(longest, drafting::path_along(columns.view().tokens, columns.view().parents, followed.view()).size());
+void reweight(Drafts& drafts, std::int64_t at, std::int64_t position, std::uint64_t seed, double temperature) {
+  if (!(temperature > 0)) refuse("temperature is ", temperature, "; it must be above 0");
+  const std::size_t request = checked_place(at, drafts.size());
+  std::vector<float> reweighted;
+  for (std::size_t tree = drafts.begin(request); tree < drafts.end(request); ++tree) {
+    reweighted.resize(drafts.trees.nodes(tree));
+    drafting::reweight_scores(drafts.trees.scored(tree), position, {.seed = seed, .temperature = temperature}, reweighted);
+    std::ranges::copy(reweighted, drafts.trees.scores(tree).begin());
   }
-  return longest;
+}
+
+// For each entry (drafts, request, text): the most leading tokens of the text that form a path of one of the request's trees.
+std::vector<std::size_t> accepted_lengths(const std::vector<std::tuple<const Drafts*, std::int64_t, py::object>>& entries) {
+  std::vector<std::size_t> found;
+  for (const auto& [drafts, at, given] : entries) {
+    const Column<std::int32_t> text(given, "the text");
+    const std::size_t request = checked_place(at, drafts->size());
+    std::size_t longest = 0;
+    for (std::size_t at_tree = drafts->begin(request); at_tree < drafts->end(request); ++at_tree) {
+      const ScoredTree tree = drafts->trees.scored(at_tree);
+      drafting::require_parents(tree.parents);
+      longest = std::max(longest, drafting::path_along(tree.tokens, tree.parents, text.view()).size());
+    }
+    found.push_back(longest);
+  }
+  return found;
 }
 
 // (sources, depth, number of nodes) in all trees, rising.
 py::list count_nodes(const py::sequence& trees) {
-  std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t> counts;
+  std::map<std::uint32_t, std::vector<std::uint64_t>> counts;  // by depth
   std::vector<std::int32_t> depths;
-  for (const py::handle each : trees) {
-    const Scored columns(each);
-    const ScoredTree tree = columns.view();
-    require_size(tree.sources.size(), tree.parents.size(), "sources");
-    drafting::require_parents(tree.parents);
-    depths.resize(tree.parents.size());
-    drafting::find_depths(tree.parents, depths);
-    for (std::size_t node = 0; node < depths.size(); ++node) ++counts[{tree.sources[node], depths[node]}];
+  for (const py::handle tree : trees) {
+    const Column<std::int32_t> parents(tree.attr("parents"), "parents");
+    const Column<std::uint32_t> sources(tree.attr("sources"), "sources");
+    require_size(sources.view().size(), parents.view().size(), "sources");
+    drafting::require_parents(parents.view());
+    depths.resize(parents.view().size());
+    drafting::find_depths(parents.view(), depths);
+    for (std::size_t node = 0; node < depths.size(); ++node) {
+      std::vector<std::uint64_t>& by_depth = counts[sources.view()[node]];
+      const auto depth = static_cast<std::size_t>(depths[node]);
+      if (by_depth.size() <= depth) by_depth.resize(depth + 1);
+      ++by_depth[depth];
+    }
   }
   py::list found;
-  for (const auto& [place, count] : counts) found.append(py::make_tuple(place.first, place.second, count));
+  for (const auto& [source, by_depth] : counts) {
+    for (std::size_t depth = 1; depth < by_depth.size(); ++depth) {
+      if (by_depth[depth] > 0) found.append(py::make_tuple(source, depth, by_depth[depth]));
+    }
+  }
   return found;
 }
 
@@ -198,11 +228,50 @@ py::tuple lay_out(std::int64_t last_token, const py::handle& tokens, const py::h
 }  // namespace
 
 void bind_trees(py::module_& module) {
-  module.def("merge_trees", &merge_trees, "drafts"_a, "max_nodes"_a);
-  module.def("judge_trees", &judge_trees, "drafts"_a, "max_nodes"_a, "factors"_a, "least"_a);
+  py::class_<Trees>(module, "Trees")
+      .def(py::init(&trees_of), "trees"_a)
+      .def("__len__", &Trees::size)
+      .def(
+          "__getitem__", [](const Trees& trees, std::int64_t at) { return tree_at(trees, checked_place(at, trees.size())); }, "at"_a)
+      .def(
+          "__getitem__",
+          [](const Trees& trees, const py::slice& places) {
+            py::ssize_t at = 0, end = 0, step = 0, count = 0;
+            if (!places.compute(static_cast<py::ssize_t>(trees.size()), &at, &end, &step, &count)) throw py::error_already_set();
+            py::list found;
+            for (; count > 0; --count, at += step) found.append(tree_at(trees, static_cast<std::size_t>(at)));
+            return found;
+          },
+          "places"_a);
+  py::implicitly_convertible<py::sequence, Trees>();
+  py::class_<Drafts>(module, "Drafts")
+      .def(py::init(&drafts_of), "drafts"_a)
+      .def(py::init([](const Trees& trees, const std::vector<std::size_t>& counts) { return Drafts(trees, counts); }), "trees"_a, "counts"_a)
+      .def("__len__", &Drafts::size)
+      .def("__getitem__", &trees_at, "at"_a)
+      .def_property_readonly("trees", [](const Drafts& drafts) -> const Trees& { return drafts.trees; })
+      .def(
+          "has_trees",
+          [](const Drafts& drafts, std::int64_t at) {
+            const std::size_t request = checked_place(at, drafts.size());
+            return drafts.begin(request) < drafts.end(request);
+          },
+          "at"_a)
+      .def("reweight", &reweight, "at"_a, "position"_a, "seed"_a, "temperature"_a);
+  module.def(
+      "largest_trees", [](const Trees& trees, const std::vector<std::size_t>& counts) { return drafting::largest_trees(trees, counts); }, "trees"_a,
+      "counts"_a);
+  module.def(
+      "gather",
+      [](const std::vector<std::pair<const Drafts*, std::vector<std::size_t>>>& parts, std::size_t requests) {
+        return drafting::gather(parts_of(parts), requests);
+      },
+      "parts"_a, "requests"_a);
+  module.def("merge", &merge, "parts"_a, "max_nodes"_a);
+  module.def("judge", &judge, "drafts"_a, "max_nodes"_a, "factors"_a, "least"_a);
   module.def("check_trees", &check_trees, "trees"_a, "vocab_size"_a);
-  module.def("reweight_scores", &reweight_scores, "tree"_a, "position"_a, "seed"_a, "temperature"_a);
-  module.def("accepted_length", &accepted_length, "trees"_a, "text"_a);
+  module.def("checked_trees", &checked_trees, "trees"_a, "vocab_size"_a, "max_nodes"_a);
+  module.def("accepted_lengths", &accepted_lengths, "entries"_a);
   module.def("count_nodes", &count_nodes, "trees"_a);
   module.def("tree_depths", &tree_depths, "parents"_a);
   module.def("path_along", &path_along, "tokens"_a, "parents"_a, "text"_a);

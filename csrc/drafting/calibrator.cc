@@ -25,6 +25,8 @@ std::size_t bin(const std::array<double, size>& edges, double value) {
   return static_cast<std::size_t>(std::count_if(edges.begin(), edges.end(), [&](double edge) { return edge <= value; }));
 }
 
+double decayed(double count, double decay) { return count * decay < kForgotten ? 0 : count * decay; }
+
 }  // namespace
 
 // The features of a node, and its cells in the tables.
@@ -62,7 +64,8 @@ class Calibrator::Kinds {
   std::vector<std::int32_t> depths_;
 };
 
-Calibrator::Calibrator(const Prior& prior, double decay) : prior_(prior), decay_(decay), coarse_(kCoarse), fine_(kCoarse * kFinePerCoarse) {}
+Calibrator::Calibrator(const Prior& prior, double decay)
+    : reliability(decay), prior_(prior), decay_(decay), coarse_(kCoarse), fine_(kCoarse * kFinePerCoarse) {}
 
 // P(node accepted | parent accepted), without regard to siblings.
 double Calibrator::chance(const Kind& kind) const {
@@ -89,12 +92,14 @@ void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
   }
 }
 
-Evidence Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> tokens) {
+void Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> tokens) {
   const Kinds kinds(tree);
   const std::size_t size = tree.tokens.size();
-  Evidence evidence;
-  if (size == 0) return evidence;
+  if (size == 0) return reliability.add<float>({}, {});  // it decays
   std::vector<Kind> judged;
+  std::vector<double> estimates;
+  std::vector<float> chances;
+  std::vector<std::uint8_t> hits;
   std::int32_t parent = -1;
   for (const std::int32_t token : tokens) {
     const std::size_t first = judged.size();
@@ -105,27 +110,24 @@ Evidence Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t
       const bool hit = taken < 0 && tree.tokens[node] == token;  // the first of equal siblings
       if (hit) taken = static_cast<std::int32_t>(node);
       judged.push_back(kinds[node]);
-      evidence.taken.push_back(hit ? 1 : 0);
-      sum += chance(judged.back());
+      hits.push_back(hit ? 1 : 0);
+      estimates.push_back(chance(judged.back()));
+      sum += estimates.back();
     }
-    for (std::size_t at = first; at < judged.size(); ++at) evidence.chances.push_back(static_cast<float>(chance(judged[at]) / std::max(1.0, sum)));
+    for (std::size_t at = first; at < judged.size(); ++at) chances.push_back(static_cast<float>(estimates[at] / std::max(1.0, sum)));
     if (taken < 0) break;
     parent = taken;
   }
   for (std::vector<Tally>* table : {&coarse_, &fine_}) {
-    for (Tally& tally : *table) {
-      tally = {.hits = tally.hits * decay_, .seen = tally.seen * decay_};
-      if (tally.hits < kForgotten) tally.hits = 0;
-      if (tally.seen < kForgotten) tally.seen = 0;
-    }
+    for (Tally& tally : *table) tally = {.hits = decayed(tally.hits, decay_), .seen = decayed(tally.seen, decay_)};
   }
   for (std::size_t at = 0; at < judged.size(); ++at) {
     for (Tally* tally : {&coarse_[judged[at].coarse], &fine_[judged[at].fine]}) {
       tally->seen += 1;
-      tally->hits += evidence.taken[at];
+      tally->hits += hits[at];
     }
   }
-  return evidence;
+  reliability.add<float>(chances, hits);
 }
 
 std::vector<double> Calibrator::state() const {

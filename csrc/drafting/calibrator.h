@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "drafting/reliability.h"
+
 namespace suffolk::drafting {
 
 // Log-odds of acceptance before anything is learned. They are linear in log(match length), the log-odds of the share,
@@ -26,12 +28,6 @@ struct CountedTree {
   std::uint64_t match_count = 0;          // how often these tokens were found
 };
 
-// The outcome of a verified tree: for each node whose parent was accepted, the earlier estimate, and whether the node was accepted.
-struct Evidence {
-  std::vector<float> chances;  // P(node accepted | parent accepted)
-  std::vector<std::uint8_t> taken;
-};
-
 // P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 //
 // A fine table is smoothed towards a coarse one (match length and share), and the coarse one towards the prior. All counts are
@@ -41,6 +37,9 @@ class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
 
+  // Compares the estimates with the outcomes.
+  Reliability reliability;
+
   // Writes the estimated probability, in 0..1, that each node's whole path is accepted. The scores of a node's children add up to
   // at most the node's score, because at most one child is accepted. O(n)
   // REQUIRES: scores has an entry for each node
@@ -48,7 +47,7 @@ class Calibrator {
 
   // Counts the outcome of a tree. `tokens` are the tokens that followed the context. O(n) for each accepted token, and about 2,000
   // multiplications for the decay.
-  Evidence learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
+  void learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
 
   // The tables, for `restore`: the counts `hits` and `seen` of each cell.
   std::vector<double> state() const;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "drafting/tree.h"
@@ -113,6 +114,75 @@ MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes) {
   }
   trie.score();
   return trie.best(max_nodes);
+}
+
+Trees merge(std::span<const ScaledPart> parts, std::span<const std::size_t> max_nodes) {
+  std::vector<std::vector<std::pair<ScoredTree, float>>> of(max_nodes.size());
+  for (const auto& [part, factors] : parts) {
+    require_places(part, max_nodes.size());
+    if (factors.size() != part.requests.size()) refuse("draft trees: ", factors.size(), " factors for ", part.requests.size(), " requests");
+    for (std::size_t at = 0; at < part.requests.size(); ++at) {
+      for (std::size_t tree = part.drafts->begin(at); tree < part.drafts->end(at); ++tree) {
+        of[part.requests[at]].emplace_back(part.drafts->trees.scored(tree), factors[at]);
+      }
+    }
+  }
+  Trees merged;
+  std::vector<ScoredTree> views;
+  std::vector<float> scaled;
+  for (std::size_t at = 0; at < of.size(); ++at) {
+    std::size_t nodes = 0;
+    for (const auto& each : of[at]) nodes += each.first.scores.size();
+    scaled.resize(nodes);
+    views.clear();
+    auto end = scaled.begin();
+    for (const auto& [tree, factor] : of[at]) {
+      const auto begin = end;
+      end = std::ranges::transform(tree.scores, begin, [factor = factor](float score) { return score * factor; }).out;
+      views.push_back(tree);
+      views.back().scores = {begin, end};
+    }
+    const MergedTree tree = merge(views, max_nodes[at]);
+    merged.add({.tokens = tree.tokens, .parents = tree.parents, .scores = tree.scores, .sources = tree.sources}, {}, false);
+  }
+  return merged;
+}
+
+Judgement judge(const Drafts& drafts, std::span<const std::size_t> max_nodes, std::span<const float> factors, std::span<const float> least) {
+  Judgement found;
+  std::vector<ScoredTree> views;
+  for (std::size_t request = 0; request < drafts.size(); ++request) {
+    views.clear();
+    for (std::size_t tree = drafts.begin(request); tree < drafts.end(request); ++tree) {
+      if (drafts.trees.nodes(tree) > 0) views.push_back(drafts.trees.scored(tree));
+    }
+    double first_score = 0, likely = 0;
+    if (!views.empty()) {
+      const MergedTree whole = merge(views, max_nodes[request]);
+      MergedTree first;
+      for (std::size_t node = 0; node < whole.tokens.size(); ++node) {
+        if (whole.parents[node] >= 0) continue;
+        first.tokens.push_back(whole.tokens[node]);
+        first.parents.push_back(-1);
+        first.scores.push_back(whole.scores[node]);
+        first.sources.push_back(whole.sources[node]);
+        first_score += whole.scores[node];
+      }
+      found.first.trees.add({.tokens = first.tokens, .parents = first.parents, .scores = first.scores, .sources = first.sources}, {}, false);
+    }
+    for (const ScoredTree& tree : views) {
+      double expected = 0;
+      for (const float score : tree.scores) {
+        const float scaled = score * factors[request];
+        if (scaled >= least[request]) expected += scaled;
+      }
+      likely = std::max(likely, expected);
+    }
+    found.first.end_request();
+    found.first_scores.push_back(first_score);
+    found.likely.push_back(likely);
+  }
+  return found;
 }
 
 }  // namespace suffolk::drafting

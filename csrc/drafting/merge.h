@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "drafting/tree.h"
+#include "drafting/trees.h"
 
 namespace suffolk::drafting {
 
@@ -26,5 +27,24 @@ struct MergedTree {
 //
 // O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no tree, or scores break the rules of ScoredTree.
 MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes);
+
+// The trees of one source, with a factor of the scores of each of its requests.
+struct ScaledPart {
+  DraftPart part;
+  std::vector<float> factors;
+};
+
+// Merges the trees of all parts: a tree for each entry of `max_nodes`. Throws as `merge`, and if a part has a wrong place.
+Trees merge(std::span<const ScaledPart> parts, std::span<const std::size_t> max_nodes);
+
+// What is to be expected of the trees of one source.
+struct Judgement {
+  Drafts first;                      // the nodes without a parent in each request's merged tree; no tree for a request without nodes
+  std::vector<double> first_scores;  // the sum of their scores
+  std::vector<double> likely;        // expected tokens of the best tree, of nodes whose scores are at least `least` after scaling
+};
+
+// REQUIRES: all have an entry for each request of `drafts`. Throws as `merge`.
+Judgement judge(const Drafts& drafts, std::span<const std::size_t> max_nodes, std::span<const float> factors, std::span<const float> least);
 
 }  // namespace suffolk::drafting

@@ -11,7 +11,7 @@ from research.simulated_device.device import Device
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
@@ -51,12 +51,12 @@ class SimulatedDraftModel:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._draft(each) if self._reads(each) else DraftTree.empty() for each in requests]
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        draft = self._drafts.pop(request_id, None)
-        for drafted, token in zip([] if draft is None else draft, tokens, strict=False):
-            self._expansion.learn(bool(drafted == token))
-            if drafted != token:
-                break
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            for drafted, token in zip(self._drafts.pop(request_id, ()), tokens, strict=False):
+                self._expansion.learn(bool(drafted == token))
+                if drafted != token:
+                    break
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from research.simulated_device.device import Device, DraftSeconds
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 _SOURCE = 1 << 31
 _DEPTH = 20
@@ -36,12 +37,10 @@ def damage(drafter: Any, damaged: Callable[[DraftRequest], bool], vocab_size: in
     original = drafter.draft
 
     def drafted(requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        found: list[list[DraftTree]] = original(requests)
-        for request, trees in zip(requests, found, strict=True):
-            if damaged(request):
-                for tree in trees:
-                    tree.tokens[:] = (tree.tokens + 17) % vocab_size
-        return found
+        return [
+            [replace(tree, tokens=(tree.tokens + 17) % vocab_size) if damaged(request) else tree for tree in trees]
+            for request, trees in zip(requests, original(requests), strict=True)
+        ]
 
     drafter.draft = drafted
 
@@ -65,7 +64,7 @@ class KnowingDrafter:
         scores = (0.999 ** np.arange(1, size + 1)).astype(np.float32)
         return DraftTree(ahead, np.arange(-1, size - 1, dtype=np.int32), scores, np.full(size, _SOURCE, np.uint32))
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
+    def observe(self, generated: Generated) -> None:
         pass
 
     def release(self, request_id: int) -> None:

@@ -131,7 +131,7 @@ class ChainPlanner:
         own = 0.0 if searched else self._usual.seconds
         self._sent = {}
         for number, chain in chains.items():
-            candidate = DraftCandidate(number, chain.scores, np.zeros(len(chain), np.bool_), own)
+            candidate = DraftCandidate(number, chain.scores, None, own)
             self._sent[number] = _Sent(candidate, chain, number in searched)
         self._planner.size_trees([each.candidate for each in self._sent.values()], requests, requests, context)
         return {number: each.chain.head(each.candidate.verified) for number, each in self._sent.items()}

@@ -202,16 +202,15 @@ class DraftCore:
         requests, ended = self._running.update(contexts)
         for each in ended:
             self._end(each)
+        self._drafter.observe({each.number: each.new for each in requests if len(each.new)})
         for each in requests:
-            if len(each.new):
-                self._drafter.observe(each.number, each.new)
-            else:
+            if not len(each.new):
                 self._planner.begin(each.number)
             tokens = each.new if len(each.new) else each.tokens
             each.drafts = each.drafts and bool(tokens.min() >= 0 and tokens.max() < self._vocab_size)
         return requests
 
-    def _propose(self, requests: Sequence[RunningRequest], nodes: int, searched: Set[int]) -> list[DraftTree]:
+    def _propose(self, requests: Sequence[RunningRequest], nodes: int, searched: Set[int]) -> Sequence[DraftTree]:
         """Draft for ``requests``. Searches remote datastores only for the requests whose numbers are in ``searched``."""
         if not requests:
             return []

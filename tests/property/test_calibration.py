@@ -34,12 +34,11 @@ def counted_trees(draw: st.DrawFn) -> DraftTree:
 
 @given(st.lists(st.tuples(counted_trees(), st.lists(st.integers(0, 3), max_size=5)), max_size=8), counted_trees())
 def test_scores_are_the_oracles_after_any_evidence(rounds: list[tuple[DraftTree, list[int]]], last: DraftTree) -> None:
-    calibrator, oracle, expected = Calibrator(PRIOR, 0.9), OracleCalibrator(PRIOR, 0.9), Reliability()
-    calibrator.reliability = Reliability()
+    calibrator, oracle, expected = Calibrator(PRIOR, 0.9), OracleCalibrator(PRIOR, 0.9), Reliability(0.9)
     for tree, tokens in rounds:
         calibrator.learn(tree, np.array(tokens, np.int32))
-        for chance, taken in oracle.learn(tree, tokens):
-            expected.add(np.array([chance]), np.array([taken]))
+        judged = oracle.learn(tree, tokens)
+        expected.add(np.array([chance for chance, _ in judged]), np.array([taken for _, taken in judged]))
     kept = Calibrator(PRIOR, 0.9)
     kept.restore(calibrator.state())
     for tree in (*(tree for tree, _ in rounds), last):

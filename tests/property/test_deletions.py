@@ -41,7 +41,7 @@ def make_searcher(
 def draft(searcher: _native.Searcher, context: list[int], bounds: dict[str, int]) -> DraftTree:
     match = bounds["max_match"], bounds["min_match"]
     (tree,) = searcher.draft([context], *match, bounds["max_depth"], [bounds["max_nodes"]], source_bits("datastore"))
-    return DraftTree(*tree)
+    return tree
 
 
 @st.composite

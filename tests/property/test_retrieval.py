@@ -101,8 +101,10 @@ def test_a_small_order_depth_answers_all_it_allows(documents, context, shallow):
 def test_context_index_is_a_datastore_of_what_came_before(context, query):
     bounds = query[1]
     index = ContextIndex(vocab_size=5)
-    index.append(context + [4, 4])
-    index.truncate(len(context))
+    index.append([*context[:2], 4])
+    index.truncate(len(context[:2]))
+    for followed in ([*context, 4, 4], context):
+        index.follow(followed)
     tree = index.draft(**bounds)
     # The oracle's corpus is the context; an occurrence counts if it ends before the context does.
     for length in range(min(bounds["max_match"], len(context) - 1), bounds["min_match"] - 1, -1):
@@ -128,10 +130,9 @@ def test_parallel_texts_are_a_datastore_of_the_others(texts, query):
     context, bounds = query
     index = ParallelTexts(vocab_size=5)
     for number, text in enumerate(texts):
-        index.append(number, [*text, 4, 4])
-        index.truncate(number, len(text))
-        assert index.length(number) == len(text)
-    index.append(len(texts), [4])
+        for followed in ([4], [], text[:3], [*text, 4, 4], text):
+            index.follow(number, followed)
+    index.follow(len(texts), [4])
     index.remove(len(texts))
     assert len(index) == len(texts)
     for number in range(len(texts)):

@@ -11,6 +11,7 @@ from research.prior_evidence import TERMS, Evidence, evidence_of, features_of, g
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
+from suffolk.serving.decoding.drafters.calibration.reliability import BINS
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -40,9 +41,10 @@ def test_evidence_is_what_the_calibrator_learns_from() -> None:
     for tokens in ([5, 8, 1], [6, 9], [4], [5]):
         evidence = evidence_of(found, np.array(tokens, np.int32))
         calibrator = Calibrator(PRIOR)
-        _, taken = calibrator._native.learn(found, np.array(tokens, np.int32))
-        assert evidence.taken.tolist() == [bool(each) for each in taken]
-        assert evidence.features.shape == (len(taken), len(TERMS))
+        calibrator.learn(found, np.array(tokens, np.int32))
+        _, taken, seen = calibrator.reliability.state().reshape(3, BINS).sum(1)
+        assert evidence.taken.sum() == taken
+        assert evidence.features.shape == (seen, len(TERMS))
     assert evidence_of(found, np.array([5, 8, 1], np.int32)).taken.tolist() == [True, False, False, False, True]
 
 

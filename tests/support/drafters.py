@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
+from suffolk.serving.decoding.drafters.calibration.rescale import add_noise
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop, rows_needed
@@ -34,8 +35,8 @@ class MadeUpDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._make(request) for request in requests]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self.observed.append(tokens.tolist())
+    def observe(self, generated: Generated) -> None:
+        self.observed += [tokens.tolist() for tokens in generated.values()]
 
     def release(self, request_id: int) -> None:
         self.released.append(request_id)
@@ -128,6 +129,13 @@ def alone(target: Target, prompt: Sequence[int], settings: SamplingSettings) -> 
     run = eager_decoder(target, None).generate(prompt, settings)
     list(run)
     return run.tokens
+
+
+def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
+    """Return ``tree`` with the scores of ``add_noise``."""
+    drafts = _native.Drafts([[tree]])
+    add_noise(request, drafts, 0, above)
+    return drafts.trees[0]
 
 
 def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:

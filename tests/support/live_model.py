@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree
 from tests.support import oracle
 
 Bounds = dict[str, int]
@@ -127,12 +128,12 @@ class LiveModel:
 
     def _draft(
         self, context: Sequence[int], bounds: Bounds, keys: np.ndarray | None = None, scope: str = "store"
-    ) -> _native._Tree:
+    ) -> DraftTree:
         lengths = {name: bounds[name] for name in ("max_match", "min_match", "max_depth")}
         [tree] = self.index.draft(
             [context], **lengths, max_nodes=[bounds["max_nodes"]], source=1, groups=keys, scope=scope
         )
-        scores = tree[2]
+        scores = tree.scores
         assert np.all(np.diff(scores) <= 0)
         assert np.all((scores > 0) & (scores <= 1))
         return tree
@@ -157,19 +158,22 @@ class LiveModel:
         return _native.Segment(path)
 
 
-def paths(tree: _native._Tree) -> list[tuple[tuple[int, ...], int]]:
+def paths(tree: DraftTree) -> list[tuple[tuple[int, ...], int]]:
     """Return (path, count) of each node of a tree's columns, in order."""
     found: list[tuple[int, ...]] = []
-    for token, parent in zip(tree[0].tolist(), tree[1].tolist(), strict=True):
+    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         found.append((found[parent] if parent >= 0 else ()) + (token,))
-    return list(zip(found, tree[4].tolist(), strict=True))
+    assert tree.counts is not None
+    return list(zip(found, tree.counts.tolist(), strict=True))
 
 
 def check_tree(
-    tree: _native._Tree, documents: Sequence[Sequence[int]], context: Sequence[int], bounds: Bounds
+    tree: DraftTree, documents: Sequence[Sequence[int]], context: Sequence[int], bounds: Bounds
 ) -> list[tuple[int, ...]]:
     """Compare a tree with the oracle; return the paths of its nodes."""
     expected = oracle.draft(documents, context, **bounds)
     assert paths(tree) == expected
-    assert (tree[5], tree[6]) == oracle.lookup(documents, context, bounds["max_match"], bounds["min_match"])
+    assert (tree.match_length, tree.match_count) == oracle.lookup(
+        documents, context, bounds["max_match"], bounds["min_match"]
+    )
     return [path for path, _ in expected]

@@ -17,11 +17,11 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
-from suffolk.serving.decoding.engine.loop.draft_stats import DraftSeconds
+from suffolk.serving.decoding.engine.loop.draft_stats import split_seconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     Drafter,
     DraftRequest,
-    checked_tree,
+    checked_trees,
     model_sources,
     only_from,
     tree_of,
@@ -145,7 +145,7 @@ class Replayer:
         for candidate in candidates:
             candidate.accept(path, new - 1)
             learning = time.perf_counter()
-            self.drafter.observe(state.number, state.tokens[begin : state.length])
+            self.drafter.observe({state.number: state.tokens[begin : state.length]})
             if self._draft_seconds is None:
                 candidate.seconds += time.perf_counter() - learning + learned
             state.result.seconds += candidate.seconds + candidate.model_seconds + candidate.prefill_seconds
@@ -167,13 +167,13 @@ class Replayer:
         room = state.max_length - state.length - 1
         if room <= 0 or not self._planner.may_draft(state.number):
             return [], DraftTree.empty()
-        before, begin = DraftSeconds.so_far(self.drafter), time.perf_counter()
+        before, begin = self.drafter.stats(), time.perf_counter()
         proposal = tree_of(self.drafter.propose([self._request(state, context)])[0])
         seconds = time.perf_counter() - begin
-        own, models, prefill = DraftSeconds.so_far(self.drafter).split(before, seconds)
+        own, models, prefill = split_seconds(before, self.drafter.stats(), seconds)
         if self._draft_seconds is not None:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
-        proposal = checked_tree(proposal, state.recording.vocab_size, self._max_nodes)
+        [proposal] = checked_trees([proposal], state.recording.vocab_size, [self._max_nodes])
         state.result.stats.draft_calls += 1
         state.result.stats.drafted.add_tree("proposed", proposal)
         tree = cut(proposal, room)

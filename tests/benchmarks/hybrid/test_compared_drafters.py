@@ -38,7 +38,7 @@ def test_hindsight_drafts_the_longest_correct_path_and_queries_text_after_it() -
     assert [len(each) for each in drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 4)])] == [4]
     drafter.know(np.array([1, 2, 11], np.int32))
     assert [len(each) for each in drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])] == [0]
-    drafter.observe(1, np.array([11], np.int32))
+    drafter.observe({1: np.array([11], np.int32)})
     drafter.release(1)
     assert (network.observed, network.released) == ([[11]], [1])
 

@@ -10,7 +10,7 @@ import pytest
 from suffolk.benchmarks.hybrid.switching_rules import SwitchingDrafter, arctic_inference, frequency_score, sam_decoding
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from tests.support.drafters import MadeUpDrafter, tree
 
 
@@ -75,8 +75,8 @@ class Found:
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         raise AssertionError
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        self.observed.append(tokens.tolist())
+    def observe(self, generated: Generated) -> None:
+        self.observed += [tokens.tolist() for tokens in generated.values()]
 
     def release(self, request_id: int) -> None:
         pass
@@ -93,10 +93,10 @@ def test_a_switch_drafts_from_one_source_and_trains_those_that_drafted() -> None
     drafter = SwitchingDrafter("sam-decoding: made-up", [text], network, sam_decoding)
     request = DraftRequest(1, np.array([1, 2], np.int32), 4)
     assert drafter.propose([request])[0].tokens.tolist() == [0]
-    drafter.observe(1, np.array([3], np.int32))
+    drafter.observe({1: np.array([3], np.int32)})
     text.trees = [matching(1)]
     assert drafter.propose([request])[0].tokens.tolist() == [7, 8]
-    drafter.observe(1, np.array([7], np.int32))
+    drafter.observe({1: np.array([7], np.int32)})
     assert text.observed == [[3], [7]]
     assert network.observed == [[7]]
     assert drafter.stats() == {"from text": 1, "from the network": 1, "calls": 1}

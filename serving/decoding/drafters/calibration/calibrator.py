@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,38 +33,34 @@ class Calibrator:
     decays by the factor ``decay`` per observed tree.
 
     Attributes:
+        native: the calibrator, for ``_native.score_drafts`` and ``_native.learn_drafts``.
         reliability: its reliability diagram.
     """
 
     def __init__(self, prior: Prior, decay: float = 0.999) -> None:
-        self._native = _native.Calibrator(prior.constant, prior.match, prior.share, prior.count, prior.depth, decay)
-        self.reliability = Reliability(decay)
+        self.native = _native.Calibrator(prior.constant, prior.match, prior.share, prior.count, prior.depth, decay)
+        self.reliability = Reliability(native=self.native.reliability)
 
     def score(self, tree: DraftTree) -> DraftTree:
         """``tree`` with each node's score replaced by the probability that its path is accepted.
 
         A child's score is at most its parent's. Raises InvalidArgument if ``tree`` is malformed.
         """
-        return score_trees([self], [tree])[0]
+        drafts = _native.Drafts([[tree]])
+        _native.score_drafts(drafts, [self.native])
+        return drafts.trees[0]
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
         """Learn from nodes whose parent was accepted. ``tokens``: generated after the tree's root.
 
         Raises InvalidArgument if ``tree`` is malformed, and then learns nothing.
         """
-        chances, taken = self._native.learn(tree, tokens)
-        self.reliability.add(chances, taken.astype(np.bool_))
+        _native.learn_drafts([(self.native, _native.Drafts([[tree]]), 0, tokens)])
 
     def state(self) -> npt.NDArray[np.float64]:
         """float64[n], the state for ``restore``."""
-        return np.asarray(self._native.state(), np.float64)
+        return np.asarray(self.native.state(), np.float64)
 
     def restore(self, state: npt.NDArray[np.float64]) -> None:
         """Load a state. Raises InvalidArgument if it is malformed."""
-        self._native.restore(state)
-
-
-def score_trees(calibrators: Sequence[Calibrator], trees: Sequence[DraftTree]) -> list[DraftTree]:
-    """``Calibrator.score`` of each of ``trees`` by its own calibrator."""
-    scores = _native.score_trees([each._native for each in calibrators], trees)
-    return [tree.with_scores(each) for tree, each in zip(trees, scores, strict=True)]
+        self.native.restore(state)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.errors import InvalidArgument
 
 BINS = 10
@@ -14,7 +15,6 @@ _ROUNDING = 1e-3
 """Tolerance: predictions are in single precision."""
 _FADED = 1e-300
 """Tolerance: decayed sums are rounded."""
-_MOST_WAITING = 64
 Floats = npt.NDArray[np.float64]
 
 
@@ -30,30 +30,18 @@ class Bar:
 class Reliability:
     """Predictions and outcomes by tenths of 0..1. They decay per call of ``add``. Not thread-safe."""
 
-    def __init__(self, decay: float = 1.0) -> None:
-        self._decay = decay
-        self._counted = np.zeros((3, BINS))  # rows: sum of predictions, sum of outcomes, number
-        self._waiting: list[tuple[npt.NDArray[np.floating], npt.NDArray[np.bool_]]] = []
+    def __init__(self, decay: float = 1.0, native: _native.Reliability | None = None) -> None:
+        """``native``: the diagram of a calibrator in C++, to which that adds itself."""
+        self._native = _native.Reliability(decay) if native is None else native
 
     def add(self, predicted: npt.NDArray[np.floating], taken: npt.NDArray[np.bool_]) -> None:
         """Add predicted probabilities, in 0..1. ``taken``: which of them came true. Both arrays have one length."""
-        self._waiting.append((predicted, taken))
-        if len(self._waiting) >= _MOST_WAITING:
-            _ = self._sums
+        self._native.add(predicted.astype(np.float64), taken.astype(np.uint8))
 
     @property
     def _sums(self) -> Floats:
-        """float64[3, BINS]. Calls of ``add`` wait and are counted together, because that takes less time."""
-        if self._waiting:
-            ages = np.arange(len(self._waiting) - 1, -1, -1)
-            weights = np.repeat(self._decay**ages, [len(each) for each, _ in self._waiting])
-            predicted, taken = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
-            self._counted *= self._decay ** len(self._waiting)
-            self._waiting.clear()
-            bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
-            for row, values in enumerate((predicted * weights, taken * weights, weights)):
-                self._counted[row] += np.bincount(bins, values, BINS)
-        return self._counted
+        """float64[3, BINS]; rows: sum of predictions, sum of outcomes, number."""
+        return np.array(self._native.sums)
 
     def bars(self) -> list[Bar]:
         """The tenths that have predictions, in ascending order."""
@@ -74,7 +62,7 @@ class Reliability:
 
     def state(self) -> Floats:
         """float64[3 * BINS], the state for ``restore``."""
-        return np.array(self._sums.ravel())
+        return self._sums.ravel()
 
     def restore(self, state: Floats) -> None:
         """Load a state. Raises InvalidArgument if it is malformed."""
@@ -85,5 +73,4 @@ class Reliability:
             raise InvalidArgument(
                 "reliability has a number that is not finite, below 0, or more outcomes than predictions"
             )
-        self._waiting.clear()
-        self._counted = sums
+        self._native.sums = sums.tolist()

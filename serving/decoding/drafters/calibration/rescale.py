@@ -64,15 +64,15 @@ def knows_noise(settings: SamplingSettings) -> bool:
     return settings.temperature > 0 and settings.top_k != 1 and settings.verification == "match"
 
 
-def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
-    """Reweight the scores of ``tree`` by the request's sampling noise (csrc/drafting/noise_reweighting.h).
+def add_noise(request: DraftRequest, drafts: _native.Drafts, at: int, above: int) -> None:
+    """Reweight the scores of the trees at ``at`` in ``drafts`` by the request's sampling noise (csrc/drafting/noise_reweighting.h).
 
     Measured gain: 4.1 % of M for the datastore at temperature 1 (docs/design/measured-drafting.md).
 
-    ``above``: drafted tokens between the text and ``tree``. The scores of siblings may add up to more than their parent's score.
+    ``above``: drafted tokens between the text and the trees. The scores of siblings may add up to more than their parent's score.
 
     Raises:
-        InvalidArgument: the tree is malformed, or a score is outside 0..1 or above its parent's.
+        InvalidArgument: a tree is malformed, or a score is outside 0..1 or above its parent's.
     """
-    settings, position = request.settings, len(request.tokens) + above
-    return tree.with_scores(_native.reweight_scores(tree, position, settings.seed, settings.temperature))
+    settings = request.settings
+    drafts.reweight(at, len(request.tokens) + above, settings.seed, settings.temperature)

@@ -6,9 +6,6 @@ import math
 import time
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
@@ -18,7 +15,7 @@ from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import Segme
 from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, StatefulDrafter
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.loop.draft_stats import failure_stats, failures_by_reason
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Proposal, datastore_names
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, Proposal, datastore_names
 from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
@@ -88,15 +85,15 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
             for state in states
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        state = self._states.get(request_id)
-        if state is None:
-            return
-        if len(state.segment):
-            accepted = self._calibrator.learn(state.segment, state.request.settings, tokens)
-            self._rounds.learn(accepted, min(len(state.segment), len(tokens)))
+    def observe(self, generated: Generated) -> None:
+        known = {request_id: tokens for request_id, tokens in generated.items() if request_id in self._states}
+        for request_id, tokens in known.items():
+            state = self._states[request_id]
+            if len(state.segment):
+                accepted = self._calibrator.learn(state.segment, state.request.settings, tokens)
+                self._rounds.learn(accepted, min(len(state.segment), len(tokens)))
         for source in self._sources:
-            source.observe(request_id, tokens)
+            source.observe(known)
 
     def _released(self, request_id: int, state: StackState) -> None:
         self._prefill.release(request_id, len(state.request.tokens) - state.request.prompt_tokens)

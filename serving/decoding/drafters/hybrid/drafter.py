@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
@@ -16,12 +17,13 @@ from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.decoding.drafters.hybrid.gated_source import GatedSource
 from suffolk.serving.decoding.drafters.registry import neural_bits
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, Scaled, judge, merge_all
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import Part, RetrievalSource, merge_all
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
     DraftRequest,
     FeatureDrafter,
+    Generated,
     GeneratedLogits,
     LogitsDrafter,
     datastore_names,
@@ -38,17 +40,15 @@ _RETRIEVAL = "retrieval"
 """The name under which the acceptance model learns all retrieval sources together."""
 
 
-@dataclass(slots=True)
-class _Step:
-    """The retrieved drafts of one request in one step.
+class _FirstNodes(NamedTuple):
+    """The first nodes of one source's merged trees of a request, and the sum of their unscaled scores."""
 
-    Attributes:
-        first: for each source, the first tokens of its merged trees, and the sum of their unscaled scores.
-        tree: the nodes of all sources that are likely to be verified.
-    """
+    drafts: _native.Drafts
+    place: int
+    score: float
 
-    first: dict[str, tuple[list[int], float]]
-    tree: DraftTree
+
+_NO_NODES: dict[str, _FirstNodes] = {}
 
 
 class HybridDrafter:
@@ -91,7 +91,8 @@ class HybridDrafter:
         self.model_sources = neural_bits() if self._models else 0
         self.datastores = tuple(name for each in (*sources, *models) for name in datastore_names(each))
         self._acceptance = AcceptanceModel()
-        self._retrieved: dict[int, _Step] = {}
+        self._first: dict[int, dict[str, _FirstNodes]] = {}  # of the sources with nodes, by request
+        self._retrieved: dict[int, DraftTree] = {}  # nodes that are likely to be verified, where there are models
         self._drafters: list[GatedSource | GatedDrafter] = [*self._sources, *self._models]
         self._explanation: Explanation | None = None
         self._readers = {each: each.drafter.layers for each in self._models if isinstance(each.drafter, FeatureDrafter)}
@@ -121,16 +122,19 @@ class HybridDrafter:
         for learner in self._learners:
             learner.learn_logits(generated)
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = self._retrieve(requests)
-        trees = merge_all(found, [each.max_nodes for each in requests])
-        if self._models:
-            requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
+        most = [each.max_nodes for each in requests]
+        parts = self._retrieve(requests, most)
+        trees = merge_all(parts, most)
+        if not self._models:
+            return trees
+        trees, places = list(trees), range(len(requests))
+        requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
         for model in self._models:
-            for place, more in enumerate(model.add(requests, trees)):
-                if more:
-                    found[place] += [(tree, 1.0) for tree in more]
-                    trees[place] = merge_all([found[place]], [requests[place].max_nodes])[0]
+            more = model.add(requests, trees)
+            if any(more):
+                parts.append(Part(_native.Drafts(more), places, [1.0] * len(requests)))
+                trees = list(merge_all(parts, most))
         if self._explanation is not None:
             for number in (request.request_id for request in requests):
                 self._explanation.add(
@@ -138,33 +142,30 @@ class HybridDrafter:
                 )
         return trees
 
-    def _retrieve(self, requests: Sequence[DraftRequest]) -> list[list[Scaled]]:
-        """The trees of all sources, by request, with the source's acceptance in the request as the factor of their scores."""
-        found: list[list[Scaled]] = [[] for _ in requests]
-        steps = [_Step({}, DraftTree.empty()) for _ in requests]
-        expected = [0.0] * len(requests)
+    def _retrieve(self, requests: Sequence[DraftRequest], most: Sequence[int]) -> list[Part]:
+        """The trees of all sources, with the source's acceptance in each request as the factor of their scores."""
+        parts: list[Part] = []
+        expected, least = [0.0] * len(requests), [each.budget.least_score for each in requests]
+        self._first |= {each.request_id: {} for each in requests}
         for source in self._sources:
-            drafts = source.draft(requests, expected)
-            places = [at for at, trees in enumerate(drafts) if any(trees)]
-            drafted = [requests[at] for at in places]
-            factors = [self._acceptance.scale(source.name, each.request_id) for each in drafted]
-            judged = judge(
-                [drafts[at] for at in places],
-                [each.max_nodes for each in drafted],
-                factors,
-                [each.budget.least_score for each in drafted],
+            drafts, places = source.draft(requests, expected)
+            if not len(drafts.trees):
+                continue
+            factors = [self._acceptance.scale(source.name, requests[at].request_id) for at in places]
+            first, scores, likely = _native.judge(
+                drafts, [most[at] for at in places], factors, [least[at] for at in places]
             )
-            for place, factor, (tokens, score, likely) in zip(places, factors, judged, strict=True):
-                steps[place].first[source.name] = tokens, score
-                found[place] += [(tree, factor) for tree in drafts[place]]
-                expected[place] = max(expected[place], likely)
-        self._retrieved |= {each.request_id: step for each, step in zip(requests, steps, strict=True)}
-        return found
+            for number, at in enumerate(places):
+                if first.has_trees(number):
+                    self._first[requests[at].request_id][source.name] = _FirstNodes(first, number, scores[number])
+                    expected[at] = max(expected[at], likely[number])
+            parts.append(Part(drafts, places, factors))
+        return parts
 
     def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
         """``request`` with the tokens expected from retrieval in its budget: in this step, and on average."""
         likely = tree.likely(request.budget.least_score)
-        self._retrieved[request.request_id].tree = likely
+        self._retrieved[request.request_id] = likely
         expected = float(likely.scores.sum()) * self._acceptance.scale(_RETRIEVAL, request.request_id)
         others, idle = self._acceptance.in_a_step(request.request_id)
         return replace(request, budget=replace(request.budget, expected=expected, others=others, idle=idle))
@@ -179,31 +180,36 @@ class HybridDrafter:
         for source in self._sources:
             source.prefetch(requests, trees)
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._learn(request_id, tokens)
-        drafted = 0
+    def observe(self, generated: Generated) -> None:
+        self._learn_first(generated)
+        for request_id, tokens in generated.items():
+            if request_id in self._retrieved:
+                self._learn(request_id, self._retrieved.pop(request_id), tokens)
+        drafted = dict.fromkeys(generated, 0)
         for source in self._sources:
-            drafted = source.observe(request_id, tokens, drafted)
+            source.observe(generated, drafted)
         for model in self._models:
-            model.observe(request_id, tokens)
+            model.observe(generated)
 
     def release(self, request_id: int) -> None:
+        self._first.pop(request_id, None)
         self._retrieved.pop(request_id, None)
         self._acceptance.release(request_id)
         for each in self._drafters:
             each.release(request_id)
 
-    def _learn(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn whether each source proposed the first of ``tokens``, and how many of them retrieval alone proposed."""
-        step = self._retrieved.pop(request_id, None)
-        if step is None:
-            return
-        for name, (first, score) in step.first.items():
-            self._acceptance.learn(name, request_id, score, tokens[0] in first, True)
-        if self._models:
-            accepted = min(len(tokens) - 1, accepted_length([step.tree], tokens))
-            self._acceptance.learn(_RETRIEVAL, request_id, float(step.tree.scores.sum()), accepted, True)
-            self._acceptance.count(request_id, accepted)
+    def _learn_first(self, generated: Generated) -> None:
+        """Learn whether each source proposed the first of the new tokens."""
+        found = [(each, name, nodes) for each in generated for name, nodes in self._first.pop(each, _NO_NODES).items()]
+        accepted = _native.accepted_lengths([(nodes.drafts, nodes.place, generated[each]) for each, _, nodes in found])
+        for (each, name, nodes), is_accepted in zip(found, accepted, strict=True):
+            self._acceptance.learn(name, each, nodes.score, is_accepted, True)
+
+    def _learn(self, request_id: int, retrieved: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
+        """Learn how many of ``tokens`` retrieval alone proposed."""
+        accepted = min(len(tokens) - 1, accepted_length([retrieved], tokens))
+        self._acceptance.learn(_RETRIEVAL, request_id, float(retrieved.scores.sum()), accepted, True)
+        self._acceptance.count(request_id, accepted)
 
     def stats(self) -> dict[str, float]:
         """The counters of each drafter under its name, the sum of each counter, and "model_seconds" (``MixedDrafter``)."""

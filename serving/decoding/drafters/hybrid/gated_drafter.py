@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
 from suffolk.serving.decoding.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
+from suffolk.serving.decoding.engine.loop.drafter import (
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    Generated,
+    Proposal,
+    tree_of,
+)
 from suffolk.serving.decoding.engine.policy.draft_gate import DraftGate, GateDecision
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
@@ -83,16 +87,18 @@ class GatedDrafter:
             self._drafts[requests[at].request_id] = _Draft(requests[at], retrieved[at], tree)
         return trees
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, generated: Generated) -> None:
         """Learn what the drafter added, and let the drafter learn."""
-        draft, most = self._drafts.pop(request_id, None), len(tokens) - 1
-        if draft is not None:
+        drafted = {request_id: tokens for request_id, tokens in generated.items() if request_id in self._drafts}
+        for request_id, tokens in drafted.items():
+            draft, most = self._drafts.pop(request_id), len(tokens) - 1
             alone = min(most, accepted_length([draft.tree.head(draft.request.max_nodes)], tokens))
             before = min(most, accepted_length([draft.retrieved], tokens))
             self._gate.added.learn(draft.request.budget.expected, max(0, alone - before), alone)
             learn_tree(self._confidence, draft.request, draft.tree, tokens)
+        if drafted:
             with self._guard():
-                self.drafter.observe(request_id, tokens)
+                self.drafter.observe(drafted)
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """See ``FeatureDrafter``. The drafter must be one."""

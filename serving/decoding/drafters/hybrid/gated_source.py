@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.tree_paths import accepted_length
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, PrefetchingDrafter, prefetches
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, as_drafts
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, PrefetchingDrafter, prefetches
 from suffolk.serving.decoding.engine.policy.draft_gate import DraftGate
 
 _GAIN = 1.0
@@ -31,23 +28,23 @@ class GatedSource:
         self.name = source.name
         self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
         self._gate = DraftGate(_GAIN)
-        self._drafts: dict[int, tuple[float, list[DraftTree]]] = {}  # expected tokens of the sources before, and trees
+        self._drafts: dict[int, tuple[_native.Drafts, int, float]] = {}
+        """For each request, its place in drafts, and the tokens expected of the sources before."""
 
-    def draft(self, requests: Sequence[DraftRequest], expected: Sequence[float]) -> list[list[DraftTree]]:
-        """The trees of ``RetrievalSource.draft``; none for requests against which the gate decides.
+    def draft(self, requests: Sequence[DraftRequest], expected: Sequence[float]) -> tuple[_native.Drafts, list[int]]:
+        """The trees of ``RetrievalSource.draft`` for requests against which the gate does not decide, and their places.
 
         ``expected``: tokens expected of the sources before this one, for each of ``requests``.
         """
         running = [at for at, tokens in enumerate(expected) if self._gate.runs(requests[at].budget, tokens)]
-        found: list[list[DraftTree]] = [[] for _ in requests]
-        if running:
-            begin = time.perf_counter()
-            drafts = self.source.draft([requests[at] for at in running])
-            self._gate.learn_cost((time.perf_counter() - begin) / len(running))
-            for at, trees in zip(running, drafts, strict=True):
-                found[at] = trees
-                self._drafts[requests[at].request_id] = (expected[at], trees)
-        return found
+        if not running:
+            return _native.Drafts([]), running
+        begin = time.perf_counter()
+        drafts = as_drafts(self.source.draft([requests[at] for at in running]))
+        self._gate.learn_cost((time.perf_counter() - begin) / len(running))
+        for place, at in enumerate(running):
+            self._drafts[requests[at].request_id] = drafts, place, expected[at]
+        return drafts, running
 
     @property
     def prefetches(self) -> bool:
@@ -60,19 +57,18 @@ class GatedSource:
         if drafted and self._prefetching is not None:
             self._prefetching.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32], before: int) -> int:
+    def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
         """Learn what the source added, and let it learn.
 
-        ``before``: how many of ``tokens`` the sources before this one drafted. Returns the number with this source.
+        ``drafted``: how many of the tokens of each request the sources before this one drafted. Adds those of this source.
         """
-        self.source.observe(request_id, tokens)
-        draft = self._drafts.pop(request_id, None)
-        if draft is None:
-            return before
-        expected, trees = draft
-        alone = min(len(tokens) - 1, accepted_length(trees, tokens))
-        self._gate.added.learn(expected, max(0, alone - before), alone)
-        return max(before, alone)
+        self.source.observe(generated)
+        found = [(each, *self._drafts.pop(each)) for each in generated if each in self._drafts]
+        lengths = _native.accepted_lengths([(drafts, place, generated[each]) for each, drafts, place, _ in found])
+        for (each, _, _, expected), length in zip(found, lengths, strict=True):
+            before, alone = drafted[each], min(len(generated[each]) - 1, length)
+            self._gate.added.learn(expected, max(0, alone - before), alone)
+            drafted[each] = max(before, alone)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)

@@ -20,7 +20,7 @@ from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, Draf
 from suffolk.serving.decoding.drafters.neural.growing_tree import Ints
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.engine.costs.draft_budget import mean_value
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target
@@ -61,11 +61,12 @@ class TreeDrafter(StatefulDrafter[DraftState]):
             for request, state in zip(requests, states, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        state = self._states.get(request_id)
-        if state is not None and len(state.tree):
-            state.learn(tokens, self._confidence, self._expansion)
-            self._keep(state, tokens)
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            state = self._states.get(request_id)
+            if state is not None and len(state.tree):
+                state.learn(tokens, self._confidence, self._expansion)
+                self._keep(state, tokens)
 
     def stats(self) -> dict[str, float]:
         return super().stats() | {"prefill_seconds": self._prefill_seconds}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree, validate_all
 from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
@@ -23,14 +24,13 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
     Ids,
     RetrievalScorer,
-    RetrievedTree,
     known_end,
     nodes_wanted,
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.drafters.retrieval.wait_policy import WaitPolicy
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 """Fitted to the acceptance of drafts from 109 M tokens of source code by a 135M chat model, along its own answers.
@@ -43,8 +43,7 @@ SHORT_MATCHES = (4, 3, 2, 1)
 
 Calibration compares their drafts.
 """
-
-
+_Contexts = list[list[Ids]]  # of each request
 _GROUP = "group"
 """Scope, and part of the datastore, of the documents of a request's group."""
 
@@ -88,6 +87,7 @@ class DatastoreDrafter:
         self._retriever = retriever
         self.datastores = retriever.names
         self._vocab_size = vocab_size
+        self._knows_all = retriever.vocab_size >= vocab_size
         self._limits = limits or Limits()
         shorter = [length for length in short_matches if self._limits.min_match <= length < self._limits.max_match]
         self._lengths = (self._limits.max_match, *shorter)
@@ -105,50 +105,46 @@ class DatastoreDrafter:
         self._lost = False  # whether the last call got no answer
         self.failures = DraftFailures("datastore drafter")
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``. Looks up the longest match, and shorter endings."""
-        selected = self._selected(requests)
-        found = dict(zip(selected, self._draft([requests[at] for at in selected]), strict=True)) if selected else {}
-        return [found.get(at, []) for at in range(len(requests))]
+        selected = [at for at, each in enumerate(requests) if self._searched(each)]
+        if len(selected) == len(requests) > 0:
+            return self._draft(requests)
+        found = [(self._draft([requests[at] for at in selected]), selected)] if selected else []
+        return _native.gather(found, len(requests))
 
-    def _draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def _draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         self._calls += 1
         self._waits = self._prefetcher is None or (
             not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
         )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
-        ends = [self._end(request, NO_TOKENS) for request in requests]
+        ends = (self._end(request, NO_TOKENS) for request in requests)
         endings = [[end[-length:] for length in lengths] for end in ends]
-        trees = self._look_up(requests, endings, "store" if self._has_groups else None)
-        retrieved = [[RetrievedTree(NO_TOKENS, tree) for tree in _different(each)] for each in trees]
+        self._scorer.begin(requests)
+        found = self._find(requests, endings, "store" if self._has_groups else None)
         grouped = [at for at, each in enumerate(requests) if each.options.group] if self._has_groups else []
         if grouped:
-            groups = self._look_up([requests[at] for at in grouped], [endings[at] for at in grouped], _GROUP)
-            for at, each in zip(grouped, groups, strict=True):
-                retrieved[at] += [RetrievedTree(NO_TOKENS, tree, _GROUP) for tree in _different(each)]
-        for request in requests:
-            self._scorer.begin(request)
-        found = self._accept(requests, retrieved)
+            of_groups = self._find([requests[at] for at in grouped], [endings[at] for at in grouped], _GROUP)
+            found = _native.gather([(found, range(len(requests))), (of_groups, grouped)], len(requests))
         self._learn_waiting(found)
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``. Trees are empty if ``draft`` got no answer in this step, or did not wait for one."""
-        if self._lost or not self._waits:
-            return [[DraftTree.empty()] * len(each) for each in paths]
         found = [[DraftTree.empty()] * len(each) for each in paths]
-        selected = self._selected(requests)
-        if not selected:
+        searching = [at for at, each in enumerate(requests) if self._searched(each)]
+        places = [(at, number) for at in searching for number in range(len(paths[at]))]
+        if self._lost or not self._waits or not places:
             return found
-        queries = [requests[at] for at in selected]
-        contexts = [[self._end(requests[at], path) for path in paths[at]] for at in selected]
-        trees = self._look_up(queries, contexts)
-        retrieved = [list(map(RetrievedTree, paths[at], each)) for at, each in zip(selected, trees, strict=True)]
-        for at, scored in zip(selected, self._accept(queries, retrieved), strict=True):
-            found[at] = scored
+        behind = [paths[at][number] for at, number in places]
+        queries = [requests[at] for at, _ in places]
+        contexts = [[self._end(request, path)] for request, path in zip(queries, behind, strict=True)]
+        for (at, number), drafted in zip(places, self._find(queries, contexts, None, behind), strict=True):
+            found[at][number] = (*drafted, DraftTree.empty())[0]
         return found
 
     @property
@@ -159,29 +155,21 @@ class DatastoreDrafter:
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. A call that cannot be made counts as a failure when its draft is needed."""
         if self._prefetcher is not None and self.prefetches:
-            selected = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
+            chosen = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
             with suppress(SuffolkError):
-                self._prefetcher.prefetch(
-                    [requests[at] for at in selected], [trees[at] for at in selected], self._lengths
-                )
+                self._prefetcher.prefetch([requests[at] for at in chosen], [trees[at] for at in chosen], self._lengths)
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls}
-        counters |= {} if self._prefetcher is None else self._prefetcher.stats()
-        return counters | self.failures.stats()
+        return {"calls": self._calls} | (self._prefetcher.stats() if self._prefetcher else {}) | self.failures.stats()
 
     def close(self) -> None:
         self._scorer.clear()
-
-    def _selected(self, requests: Sequence[DraftRequest]) -> list[int]:
-        """The places of the requests that search one of these datastores."""
-        return [at for at, each in enumerate(requests) if self._searched(each)]
 
     def _searched(self, request: DraftRequest) -> tuple[str, ...]:
         """Those of its datastores that ``request`` searches."""
@@ -193,25 +181,36 @@ class DatastoreDrafter:
         """The ending of the text with ``path`` appended. It starts after the last id that the retriever does not know."""
         most = self._limits.max_match
         end = request.tokens[-most:]
-        return known_end(np.concatenate([end, path])[-most:] if len(path) else end, self._retriever.vocab_size)
+        text = np.concatenate([end, path])[-most:] if len(path) else end
+        return text if self._knows_all else known_end(text, self._retriever.vocab_size)
 
-    def _look_up(
-        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None = None
-    ) -> list[list[DraftTree]]:
-        """The trees of each request's contexts; empty trees after an error. ``scope``: as in ``ContextQuery``."""
+    def _find(
+        self,
+        requests: Sequence[DraftRequest],
+        contexts: _Contexts,
+        scope: str | None,
+        paths: Sequence[Ids] | None = None,
+    ) -> _native.Drafts:
+        """The largest calibrated tree of each match length of each request. ``paths``: as in ``RetrievalScorer.score``."""
+        trees = self._look_up(requests, contexts, scope)
+        return self._accept(requests, trees, list(map(len, contexts)), paths, _GROUP if scope == _GROUP else "")
+
+    def _look_up(self, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None) -> Sequence[DraftTree]:
+        """One tree for each context, those of one request in a row; empty after an error. ``scope``: as in ``ContextQuery``."""
         self._lost = True
         try:
             if self._prefetcher is not None and not self._waits:
                 found = self._prefetcher.draft(requests, contexts)
-                trees = [
-                    trees if self._searched(request) == self.datastores else [DraftTree.empty()] * len(trees)
-                    for request, trees in zip(requests, found, strict=True)
+                trees: Sequence[DraftTree] = [
+                    tree if self._searched(request) == self.datastores else DraftTree.empty()
+                    for request, each in zip(requests, found, strict=True)
+                    for tree in each
                 ]
             else:
                 trees = self._call(requests, contexts, scope)
         except SuffolkError as error:
             self.failures.add(type(error).__name__, str(error))
-            return [[DraftTree.empty()] * len(each) for each in contexts]
+            return [DraftTree.empty()] * sum(map(len, contexts))
         self._lost = False
         return trees
 
@@ -226,26 +225,26 @@ class DatastoreDrafter:
                 expected = max((float(tree.scores.sum()) for tree in trees), default=0.0)
                 self._wait_policy.learn_draft(expected, self._waits)
 
-    def _call(
-        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
-    ) -> list[list[DraftTree]]:
+    def _call(self, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None) -> Sequence[DraftTree]:
         """One call for all requests that search the same datastores."""
         places: dict[tuple[str, ...], list[int]] = {}
         for at, request in enumerate(requests):
             places.setdefault(self._searched(request), []).append(at)
-        found: dict[int, list[DraftTree]] = {}
+        if list(places) == [self.datastores]:
+            return self._call_part(self._retriever, requests, contexts, scope)
+        found: dict[int, Iterator[DraftTree]] = {}
         for names, chosen in places.items():
             part = self._retriever if names == self.datastores else self._retriever.select(names)
             trees = self._call_part(part, [requests[at] for at in chosen], [contexts[at] for at in chosen], scope)
-            found |= zip(chosen, trees, strict=True)
-        return [found[at] for at in range(len(requests))]
+            found |= dict.fromkeys(chosen, iter(trees))
+        return [tree for at, each in enumerate(contexts) for tree in islice(found[at], len(each))]
 
     def _call_part(
-        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
-    ) -> list[list[DraftTree]]:
+        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None
+    ) -> Sequence[DraftTree]:
         if scope is not None and not retriever.has_groups:
             if scope == _GROUP:
-                return [[DraftTree.empty()] * len(each) for each in contexts]
+                return [DraftTree.empty()] * sum(map(len, contexts))
             scope = None
         limits = self._limits
         flat = [context for each in contexts for context in each]
@@ -256,7 +255,7 @@ class DatastoreDrafter:
             budgets += [min(nodes_wanted(request), most)] * len(each)
             groups += [request.options.group] * len(each)
         begin = time.perf_counter()
-        trees: list[DraftTree] = []
+        parts: list[Sequence[DraftTree]] = []
         try:
             for start in range(0, len(flat), MAX_BATCH):
                 part = slice(start, start + MAX_BATCH)
@@ -264,35 +263,37 @@ class DatastoreDrafter:
                 query = ContextQuery(
                     flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group, scope
                 )
-                trees += retriever.find_drafts(query)
+                parts.append(retriever.find_drafts(query))
         except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
             self._wait_policy.learn_timeout(time.perf_counter() - begin)
             raise
         self._wait_policy.learn_call(time.perf_counter() - begin)
-        if len(trees) != len(flat):
-            raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")
-        left = iter(trees)
-        return [[next(left) for _ in each] for each in contexts]
+        if (found := sum(map(len, parts))) != len(flat):
+            raise Internal(f"{found} trees came for {len(flat)} contexts")
+        return parts[0] if len(parts) == 1 else [tree for part in parts for tree in part]
 
     def _accept(
-        self, requests: Sequence[DraftRequest], found: Sequence[Sequence[RetrievedTree]]
-    ) -> list[list[DraftTree]]:
-        """The trees of each request with calibrated scores; empty trees for a request with a malformed one."""
+        self,
+        requests: Sequence[DraftRequest],
+        trees: Sequence[DraftTree],
+        counts: Sequence[int],
+        paths: Sequence[Ids] | None,
+        origin: str,
+    ) -> _native.Drafts:
+        """The trees of each request with calibrated scores; none for a request with a malformed one.
+
+        ``counts``: how many of ``trees`` each request has. ``paths``, ``origin``: as in ``RetrievalScorer.score``.
+        """
         try:
-            validate_all([each.tree for retrieved in found for each in retrieved], self._vocab_size)
-            return self._scorer.score_all(requests, found)
+            found = _native.largest_trees(trees, counts)
+            validate_all(found.trees, self._vocab_size)
+            return self._scorer.score(requests, found, paths, origin)
         except SuffolkError as error:
-            if len(requests) > 1:  # find those that it is about
-                alone = [self._accept([request], [trees]) for request, trees in zip(requests, found, strict=True)]
-                return [trees for [trees] in alone]
-            self.failures.add(type(error).__name__, str(error))
-            return [[DraftTree.empty()] * len(found[0])]
-
-
-def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:
-    """The largest tree of each match length. Trees of equal length differ only in where they were cut."""
-    found: dict[int, DraftTree] = {}
-    for tree in trees:
-        if len(tree) > len(found.get(tree.match_length, ())):
-            found[tree.match_length] = tree
-    return list(found.values())
+            if len(requests) == 1:
+                self.failures.add(type(error).__name__, str(error))
+                return _native.Drafts([()])
+        left, alone = iter(trees), []  # find those that it is about
+        for at, (request, count) in enumerate(zip(requests, counts, strict=True)):
+            path = None if paths is None else [paths[at]]
+            alone.append((self._accept([request], list(islice(left, count)), [count], path, origin), [at]))
+        return _native.gather(alone, len(requests))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.parallel_texts import ParallelTexts
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
@@ -19,11 +19,10 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
     Ids,
     RetrievalScorer,
-    RetrievedTree,
     nodes_wanted,
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = source_bits("parallel-samples")
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
@@ -71,25 +70,25 @@ class ParallelSamplesDrafter:
         self._keys: dict[int, tuple[str, bytes]] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``. A request whose prompt has other answers gets one tree, and any other request none."""
         for request in requests:
             if request.options.remember:
                 self._follow(request)
-        return [self._draft(request) for request in requests]
+        self._scorer.begin(requests)
+        return self._scorer.score(requests, _native.Drafts([self._draft(request) for request in requests]))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
-            self._score(request, each) if self._others(request) else [DraftTree.empty()] * len(each)
-            for request, each in zip(requests, paths, strict=True)
+            [self._draft_behind(request, path) for path in each] for request, each in zip(requests, paths, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)
@@ -117,10 +116,7 @@ class ParallelSamplesDrafter:
         number, samples = request.request_id, self._samples(request)
         if number not in samples.running:
             samples.running[number] = max(0, request.prompt_tokens - self._limits.max_match)
-        tokens = request.tokens[samples.running[number] :]
-        if samples.texts.length(number) > len(tokens):  # the request was rolled back
-            samples.texts.truncate(number, len(tokens))
-        samples.texts.append(number, tokens[samples.texts.length(number) :])
+        samples.texts.follow(number, request.tokens[samples.running[number] :])
 
     def _samples(self, request: DraftRequest) -> _Samples:
         key = self._keys.get(request.request_id)
@@ -140,22 +136,17 @@ class ParallelSamplesDrafter:
         if self._others(request) is None:
             return []
         self._calls += 1
-        self._scorer.begin(request)
-        return self._score(request, [NO_TOKENS])
+        return [self._look_up(request, NO_TOKENS)]
 
-    def _score(self, request: DraftRequest, paths: Sequence[Ids]) -> list[DraftTree]:
+    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+        if self._others(request) is None:
+            return DraftTree.empty()
+        drafts = _native.Drafts([[self._look_up(request, path)]])
+        return self._scorer.score([request], drafts, [path]).trees[0]
+
+    def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
         texts, limits = self._others(request), self._limits
         assert texts is not None
-        found = []
-        for path in paths:
-            context = np.concatenate([request.tokens[-limits.max_match :], path])
-            tree = texts.draft(
-                request.request_id,
-                context,
-                limits.max_match,
-                limits.min_match,
-                limits.max_depth,
-                nodes_wanted(request),
-            )
-            found.append(RetrievedTree(path, tree))
-        return self._scorer.score(request, found)
+        context = np.concatenate([request.tokens[-limits.max_match :], path])
+        bounds = limits.max_match, limits.min_match, limits.max_depth, nodes_wanted(request)
+        return texts.draft(request.request_id, context, *bounds)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievalScorer, RetrievedTree
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE_ID
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = 1 << PREDICTION_SOURCE_ID
 PRIOR = Prior(constant=-1.29, match=0.84, share=0.0, count=0.0, depth=1.52)
@@ -43,24 +43,28 @@ class PredictionDrafter:
         self._alignments: dict[int, PredictionAlignment] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``. A request with a prediction gets one tree, and any other request none."""
-        return [self._draft(each, each.prediction) if each.prediction is not None else [] for each in requests]
+        drafts = _native.Drafts(
+            [() if each.prediction is None else [self._draft(each, each.prediction)] for each in requests]
+        )
+        self._scorer.begin(requests)
+        return self._scorer.score(requests, drafts)
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
             [DraftTree.empty()] * len(each)
             if request.prediction is None
-            else self._scorer.score(request, [self._behind(request, path) for path in each])
+            else [self._behind(request, path) for path in each]
             for request, each in zip(requests, paths, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._alignments.pop(request_id, None)
@@ -73,20 +77,20 @@ class PredictionDrafter:
         self._alignments.clear()
         self._scorer.clear()
 
-    def _draft(self, request: DraftRequest, prediction: Ids) -> list[DraftTree]:
+    def _draft(self, request: DraftRequest, prediction: Ids) -> DraftTree:
         self._calls += 1
-        self._scorer.begin(request)
         text = request.tokens[request.prompt_tokens :]
         alignment = self._alignments.get(request.request_id)
         if alignment is None or alignment.size > len(text):  # the request was rolled back
             alignment = self._alignments[request.request_id] = PredictionAlignment(prediction)
         alignment.append(text[alignment.size :].tolist())
-        return self._scorer.score(request, [RetrievedTree(NO_TOKENS, _chain(alignment, request.max_nodes))])
+        return _chain(alignment, request.max_nodes)
 
-    def _behind(self, request: DraftRequest, path: Ids) -> RetrievedTree:
+    def _behind(self, request: DraftRequest, path: Ids) -> DraftTree:
         alignment = self._alignments[request.request_id].copy()
         alignment.append(path.tolist())
-        return RetrievedTree(path, _chain(alignment, request.max_nodes))
+        drafts = _native.Drafts([[_chain(alignment, request.max_nodes)]])
+        return self._scorer.score([request], drafts, [path]).trees[0]
 
 
 def _chain(alignment: PredictionAlignment, max_nodes: int) -> DraftTree:

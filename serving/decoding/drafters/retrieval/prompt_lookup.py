@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from suffolk.datastore import _native
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
@@ -14,16 +12,10 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
-    NO_TOKENS,
-    Ids,
-    RetrievalScorer,
-    RetrievedTree,
-    nodes_wanted,
-)
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer, nodes_wanted
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = source_bits("prompt-lookup")
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
@@ -54,25 +46,23 @@ class PromptLookupDrafter:
         self._texts: dict[int, ContextIndex] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``."""
-        for request in requests:
-            self._scorer.begin(request)
-        trees = [self._look_up(self._text(request), request) for request in requests]
-        return self._scorer.score_all(requests, [[RetrievedTree(NO_TOKENS, tree)] for tree in trees])
+        self._scorer.begin(requests)
+        trees = self._look_up(requests, [self._text(request) for request in requests])
+        return self._scorer.score(requests, _native.Drafts(trees, [1] * len(requests)))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
-            self._scorer.score(request, [RetrievedTree(path, self._look_up_behind(request, path)) for path in each])
-            for request, each in zip(requests, paths, strict=True)
+            [self._draft_behind(request, path) for path in each] for request, each in zip(requests, paths, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._scorer.observe(request_id, tokens)
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
 
     def release(self, request_id: int) -> None:
         self._texts.pop(request_id, None)
@@ -91,19 +81,20 @@ class PromptLookupDrafter:
         text = self._texts.get(request.request_id)
         if text is None:
             text = self._texts[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
-        if len(text) > len(request.tokens):  # the request was rolled back
-            text.truncate(len(request.tokens))
-        text.append(request.tokens[len(text) :])
+        text.follow(request.tokens)
         return text
 
-    def _look_up_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
         text = self._texts[request.request_id]
         text.append(path)
         try:
-            return self._look_up(text, request)
+            drafts = _native.Drafts(self._look_up([request], [text]), [1])
         finally:
             text.truncate(len(request.tokens))  # removes the path, also after an error
+        return self._scorer.score([request], drafts, [path]).trees[0]
 
-    def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
-        limits = self._limits
-        return text.draft(limits.max_match, limits.min_match, limits.copy_depth, nodes_wanted(request))
+    def _look_up(self, requests: Sequence[DraftRequest], texts: Sequence[ContextIndex]) -> _native.Trees:
+        """One tree for each of ``texts``, which are of ``requests``."""
+        limits, nodes = self._limits, [nodes_wanted(request) for request in requests]
+        bounds = limits.max_match, limits.min_match, limits.copy_depth, nodes
+        return _native.draft_contexts([text.native for text in texts], *bounds, SOURCE)

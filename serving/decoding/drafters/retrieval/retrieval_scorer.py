@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore import _native
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
-from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior, score_trees
-from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, knows_noise, with_noise
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
+from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, add_noise, knows_noise
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 Ids = npt.NDArray[np.int32]
 NO_TOKENS: Ids = np.empty(0, np.int32)
@@ -32,15 +31,13 @@ def known_end(ids: Ids, vocab_size: int) -> Ids:
     return ids[int(np.flatnonzero(ids >= vocab_size)[-1]) + 1 :]
 
 
-class RetrievedTree(NamedTuple):
-    """The uncalibrated tree for a request's text with ``path`` appended.
+class _Kept(NamedTuple):
+    """The trees at ``place`` of ``drafts``, for the text of a request with ``path`` appended."""
 
-    ``origin``: the part of the source that was searched. Each part has calibrators of its own. "" is the whole source.
-    """
-
+    calibrator: Calibrator
+    drafts: _native.Drafts
+    place: int
     path: Ids
-    tree: DraftTree
-    origin: str = ""
 
 
 class RetrievalScorer:
@@ -53,77 +50,72 @@ class RetrievalScorer:
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
         """``source``: the source's name in ``calibration``. ``prior``: the prior of new calibrators."""
         self._calibration, self._source, self._prior = calibration, source, prior
-        self._calibrators: dict[str, Calibrator] = {}  # by name; few, since the operator names the tenants
-        for name in (source, f"{source}, sampled"):
-            self._named(name)
-        self._requests: dict[int, DraftRequest] = {}
-        self._found: dict[int, list[RetrievedTree]] = {}
+        self._calibrators: dict[tuple[str, bool, str], Calibrator] = {}  # few, since the operator names the tenants
+        for sampled in (False, True):
+            self._calibrator("", sampled, "")
+        self._kept: dict[int, list[_Kept]] = {}
 
-    def begin(self, request: DraftRequest) -> None:
-        """Begin a step, and forget the trees of the last step."""
-        self._requests[request.request_id] = request
-        self._found[request.request_id] = []
+    def begin(self, requests: Sequence[DraftRequest]) -> None:
+        """Begin a step of ``requests``, and forget their trees of the last step."""
+        for request in requests:
+            self._kept[request.request_id] = []
 
-    def expected_tokens(self, request: DraftRequest, tree: DraftTree) -> float:
-        """The expected number of accepted tokens of ``tree``. Raises InvalidArgument if ``tree`` is malformed."""
-        return float(self._calibrator(request).score(tree).scores.sum())
+    def score(
+        self,
+        requests: Sequence[DraftRequest],
+        drafts: _native.Drafts,
+        paths: Sequence[Ids] | None = None,
+        origin: str = "",
+    ) -> _native.Drafts:
+        """Calibrate the scores of ``drafts``, of one entry for each of ``requests``, in place. Returns ``drafts``.
 
-    def score(self, request: DraftRequest, found: Sequence[RetrievedTree]) -> list[DraftTree]:
-        """The trees of ``found`` with calibrated scores, reweighted by the target's noise if it is known.
+        Scores are reweighted by the target's noise if it is known. The trees are kept until ``observe``.
 
-        The trees are kept until ``observe``. Raises InvalidArgument if a tree is malformed. Then none is kept.
+        Args:
+            paths: for each entry, what was appended to the request's text; None for nothing.
+            origin: the part of the source that was searched. Each part has calibrators of its own. "" is the whole source.
+
+        Raises:
+            InvalidArgument: a tree is malformed. Then none is kept.
         """
-        return self.score_all([request], [found])[0]
-
-    def score_all(
-        self, requests: Sequence[DraftRequest], found: Sequence[Sequence[RetrievedTree]]
-    ) -> list[list[DraftTree]]:
-        """``score`` of the trees of each of ``requests``."""
+        if not len(drafts.trees):
+            return drafts
         calibrators = [
-            calibrator
-            for request, retrieved in zip(requests, found, strict=True)
-            for calibrator in [self._calibrator(request, each.origin) for each in retrieved]
+            self._calibrator(origin, each.settings.temperature > 0, each.options.tenant) for each in requests
         ]
-        scored = iter(score_trees(calibrators, [each.tree for retrieved in found for each in retrieved]))
-        for request, retrieved in zip(requests, found, strict=True):
-            self._found[request.request_id] += retrieved
-        return [
-            [with_noise(request, next(scored), len(each.path)) for each in retrieved]
-            if knows_noise(request.settings)
-            else list(islice(scored, len(retrieved)))
-            for request, retrieved in zip(requests, found, strict=True)
-        ]
+        _native.score_drafts(drafts, [each.native for each in calibrators])
+        between = paths or [NO_TOKENS] * len(requests)
+        for at, (request, path) in enumerate(zip(requests, between, strict=True)):
+            if knows_noise(request.settings):
+                add_noise(request, drafts, at, len(path))
+        for at, (request, calibrator, path) in enumerate(zip(requests, calibrators, between, strict=True)):
+            self._kept[request.request_id].append(_Kept(calibrator, drafts, at, path))
+        return drafts
 
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""
-        retrieved = self._found.pop(request_id, None)
-        if not retrieved:
-            return
-        found = [
-            (each, tokens[size:])
-            for each in retrieved
-            if len(tokens) > (size := len(each.path)) and (not size or np.array_equal(tokens[:size], each.path))
-        ]
-        for each, followed in found:
-            self._calibrator(self._requests[request_id], each.origin).learn(each.tree, followed)
+    def observe(self, generated: Generated) -> None:
+        """Learn from the ``generated`` tokens which nodes were accepted. Trees on other paths are skipped."""
+        learned = []
+        for request_id, tokens in generated.items():
+            for calibrator, drafts, place, path in self._kept.pop(request_id, ()):
+                size = len(path)
+                if not size:
+                    learned.append((calibrator.native, drafts, place, tokens))
+                elif len(tokens) > size and np.array_equal(tokens[:size], path):
+                    learned.append((calibrator.native, drafts, place, tokens[size:]))
+        _native.learn_drafts(learned)
 
     def release(self, request_id: int) -> None:
         """Forget a request that has ended."""
-        self._found.pop(request_id, None)
-        self._requests.pop(request_id, None)
+        self._kept.pop(request_id, None)
 
     def clear(self) -> None:
         """Forget all requests."""
-        self._found.clear()
-        self._requests.clear()
+        self._kept.clear()
 
-    def _calibrator(self, request: DraftRequest, origin: str = "") -> Calibrator:
-        sampled = ", sampled" if request.settings.temperature > 0 else ""
-        tenant = f", tenant {request.options.tenant}" if request.options.tenant else ""
-        part = f", {origin}" if origin else ""
-        return self._named(f"{self._source}{part}{sampled}{tenant}")
-
-    def _named(self, name: str) -> Calibrator:
-        if name not in self._calibrators:
-            self._calibrators[name] = self._calibration.text(name, self._prior)
-        return self._calibrators[name]
+    def _calibrator(self, origin: str, is_sampled: bool, tenant: str) -> Calibrator:
+        key = origin, is_sampled, tenant
+        if key not in self._calibrators:
+            part, sampled = f", {origin}" if origin else "", ", sampled" if is_sampled else ""
+            name = f"{self._source}{part}{sampled}{f', tenant {tenant}' if tenant else ''}"
+            self._calibrators[key] = self._calibration.text(name, self._prior)
+        return self._calibrators[key]

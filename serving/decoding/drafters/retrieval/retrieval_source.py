@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
-
-Scaled = tuple[DraftTree, float]
-"""A tree, and a factor of its scores in 0..1."""
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
@@ -23,32 +20,36 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     Raises:
         InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.
     """
-    return merge_all([[(tree, 1.0) for tree in trees]], [max_nodes])[0]
+    return merge_all([Part(_native.Drafts([trees]), [0], [1.0])], [max_nodes])[0]
 
 
-def merge_all(drafts: Sequence[Sequence[Scaled]], max_nodes: Sequence[int]) -> list[DraftTree]:
-    """``merge`` of the trees of each draft. Raises as ``merge``."""
-    return [DraftTree(*columns) for columns in _native.merge_trees(drafts, max_nodes)]
+class Part(NamedTuple):
+    """The trees of one source: of the requests at ``places`` in a step. ``factors``: of their scores, in 0..1."""
+
+    drafts: _native.Drafts
+    places: Sequence[int]
+    factors: Sequence[float]
 
 
-def judge(
-    drafts: Sequence[Sequence[DraftTree]], max_nodes: Sequence[int], factors: Sequence[float], least: Sequence[float]
-) -> list[tuple[list[int], float, float]]:
-    """What is to be expected of each draft, of trees of one source.
+def merge_all(parts: Sequence[Part], max_nodes: Sequence[int]) -> Sequence[DraftTree]:
+    """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises as ``merge``."""
+    return _native.merge(parts, max_nodes)
 
-    Returns:
-        For each draft: the first tokens of its merged tree, the sum of their scores, and the expected tokens of its best tree.
-        These are of nodes whose scores are at least ``least`` after they are multiplied by the factor.
-    """
-    return _native.judge_trees(drafts, max_nodes, factors, least)
+
+def as_drafts(trees: Sequence[Sequence[DraftTree]]) -> _native.Drafts:
+    """``trees`` without a copy if they are in C++ already."""
+    return trees if isinstance(trees, _native.Drafts) else _native.Drafts(trees)
 
 
 @runtime_checkable
 class RetrievalSource(Drafter, Protocol):
     """A drafter whose ``propose`` merges the trees of ``draft``."""
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """The trees of each request with calibrated scores: parents before children, not sorted by score."""
+    def draft(self, requests: Sequence[DraftRequest]) -> Sequence[Sequence[DraftTree]]:
+        """The trees of each request with calibrated scores: parents before children, not sorted by score.
+
+        ``_native.Drafts`` take the least time, because no object is made for each tree.
+        """
         ...
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
@@ -59,7 +60,7 @@ class RetrievalSource(Drafter, Protocol):
         ...
 
 
-def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
     """Draft with ``drafter``, and merge its trees into one tree per request."""
-    found = drafter.draft(requests)
-    return merge_all([[(tree, 1.0) for tree in trees] for trees in found], [each.max_nodes for each in requests])
+    found, size = as_drafts(drafter.draft(requests)), len(requests)
+    return merge_all([Part(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from suffolk.datastore import _native
@@ -25,7 +24,7 @@ from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, GeneratedLogits
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, GeneratedLogits
 
 SOURCE = source_bits("token-recycling")
 
@@ -63,7 +62,7 @@ class TokenRecyclingDrafter:
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
@@ -97,10 +96,11 @@ class TokenRecyclingDrafter:
         for each, rows in zip(generated, np.split(found, ends), strict=True):
             self._table.learn(each.tokens, rows[:, :width], rows[:, width:].view(np.float32))
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        draft = self._drafts.pop(request_id, None)
-        if draft is not None:
-            learn_tree(self._confidence, *draft, tokens)
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            draft = self._drafts.pop(request_id, None)
+            if draft is not None:
+                learn_tree(self._confidence, *draft, tokens)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
 from suffolk.serving.decoding.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
 from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, PrefetchingDrafter, datastore_names, prefetches
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, as_drafts, propose_merged
+from suffolk.serving.decoding.engine.loop.drafter import (
+    DraftRequest,
+    Generated,
+    PrefetchingDrafter,
+    datastore_names,
+    prefetches,
+)
 
 
 def request_texts(context: LoadContext) -> list[RetrievalSource]:
@@ -38,13 +42,13 @@ class WithRequestTexts:
         self._source, self._all = source, (source, *texts)
         self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         return propose_merged(self, requests)
 
-    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """See ``RetrievalSource``."""
-        drafted = [each.draft(requests) for each in self._all]
-        return [[tree for trees in found for tree in trees] for found in zip(*drafted, strict=True)]
+        places = range(len(requests))
+        return _native.gather([(as_drafts(each.draft(requests)), places) for each in self._all], len(requests))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``. The drafts are those of the source alone."""
@@ -60,9 +64,9 @@ class WithRequestTexts:
         if self._prefetching is not None:
             self._prefetching.prefetch(requests, trees)
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, generated: Generated) -> None:
         for each in self._all:
-            each.observe(request_id, tokens)
+            each.observe(generated)
 
     def release(self, request_id: int) -> None:
         for each in self._all:

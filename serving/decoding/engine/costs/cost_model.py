@@ -8,21 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.errors import Field, InvalidArgument
 
-_SHAPE, _POINT = 0.2, 0.1
-"""Standard deviations of the errors of a measured curve, as logarithms: one that neighbouring sizes share, one of each size."""
-_NEIGHBOURS = 3.0
-"""Doublings of the rows over which the shared error keeps about a third of its correlation."""
-_SPEED, _SPEED_STEP = 1.0, 0.1
-"""Standard deviation of the logarithm of the device's speed at first, and of its change from pass to pass."""
-_NOISE, _LEAST_NOISE, _MOST_NOISE = 0.1, 0.02, 0.5
-"""Standard deviation of the logarithm of a pass's time: at first, and the bounds of what is learned."""
-_NOISE_RATE = 0.02
-_FORGETTING = 0.0005
-"""Share of what is known of the curve that is forgotten in a pass, so that a size that is not used becomes uncertain again."""
-_MOST_SURPRISE = 4.0
-"""Most expected variances by which one pass raises the noise."""
 _SWEEPS = 300
 
 Floats = npt.NDArray[np.float64]
@@ -58,7 +46,8 @@ class CostModel:
     Real passes correct it, by a Kalman filter over logarithms: the device's speed, and a correction of each measured size. A
     device changes its speed often and for all sizes alike, because other programs run on it. The form of the curve changes
     seldom. So the filter explains a slow pass by the speed first, and learns the form from the differences between passes of
-    different sizes that follow each other. The less likely the time of a pass is, the less it counts. Not thread-safe.
+    different sizes that follow each other. The less likely the time of a pass is, the less it counts
+    (csrc/drafting/pass_times.h). Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
@@ -87,15 +76,7 @@ class CostModel:
         self.sizes = np.asarray(sizes, np.float64)
         self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # made to rise
         self.per_request, self.per_key, self.per_pair = terms
-        rises = np.diff(self.measured) / np.diff(self.sizes)
-        self._last_slope = float(rises[-1]) if len(rises) else 0.0
-        distances = np.abs(np.subtract.outer(np.log2(self.sizes), np.log2(self.sizes)))
-        self._prior = _SHAPE**2 * np.exp(-distances / _NEIGHBOURS) + _POINT**2 * np.eye(len(self.sizes))
-        self._state = np.zeros(1 + len(self.sizes))  # logarithms: the speed, then the corrections
-        self._covariance = np.zeros((len(self._state), len(self._state)))
-        self._covariance[0, 0] = _SPEED**2
-        self._covariance[1:, 1:] = self._prior
-        self._noise = _NOISE**2
+        self._corrected = _native.PassTimes(self.sizes.tolist(), self.measured.tolist(), *terms)
 
     @staticmethod
     def fit(samples: Sequence[Sample]) -> CostModel:
@@ -118,7 +99,7 @@ class CostModel:
     @property
     def slowdown(self) -> float:
         """Time of a pass of one row now, divided by its measured time."""
-        return float(np.exp(self._state[0] + self._state[1]))
+        return self._corrected.slowdown()
 
     def copy(self) -> CostModel:
         """A copy with the measured costs, without the corrections by real passes."""
@@ -140,56 +121,11 @@ class CostModel:
             reads: whether the passes also read prompts. Then the correction of a plain pass corrects all sizes, because
                 ``update`` gets no passes that read.
         """
-        corrections = self._state[1:]
-        if reads:
-            return self._times(self.measured * np.exp(self._weights(requests) @ corrections), rows, requests, context)
-        if deviations:
-            corrections = corrections + deviations * self._deviations(requests)
-        curve = np.maximum.accumulate(self.measured * np.exp(corrections))
-        return self._times(curve, rows, requests, context)
+        return self._corrected.times(rows, requests, context, deviations, reads)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
         """Learn from a real pass."""
-        covariance = self._covariance
-        covariance[0, 0] += _SPEED_STEP**2
-        covariance[1:, 1:] += _FORGETTING * (self._prior - covariance[1:, 1:])
-        covariance[0, 1:] *= 1 - _FORGETTING / 2
-        covariance[1:, 0] *= 1 - _FORGETTING / 2
-        seen = np.append(1.0, self._weights(rows))
-        shared = covariance @ seen
-        expected = float(seen @ shared) + self._noise
-        error = float(np.log(seconds / self.time(rows, requests, context)))
-        surprise = max(1.0, error**2 / expected)  # an unlikely pass was noisy, and tells less
-        self._state += shared * (error / (expected * surprise))
-        covariance -= np.outer(shared, shared) / (expected * surprise)
-        change = min(error**2, _MOST_SURPRISE * expected) - expected
-        self._noise = min(max(self._noise + _NOISE_RATE * change, _LEAST_NOISE**2), _MOST_NOISE**2)
-
-    def _deviations(self, rows: int) -> Floats:
-        """float64[n], standard deviations of the corrections of sizes above ``rows``, compared to that of ``rows``."""
-        covariance, weights = self._covariance[1:, 1:], self._weights(rows)
-        shared = covariance @ weights
-        variances = covariance.diagonal() - 2 * shared + weights @ shared
-        return np.asarray(np.where(self.sizes > rows, np.sqrt(np.maximum(0.0, variances)), 0.0), np.float64)
-
-    def _weights(self, rows: int) -> Floats:
-        """float64[n], the weights of the measured points in the correction of a pass of ``rows`` rows."""
-        weights = np.zeros(len(self.sizes))
-        above = int(np.searchsorted(self.sizes, rows))
-        if 0 < above < len(weights):
-            before, after = self.sizes[above - 1 : above + 1].tolist()
-            weights[above] = (rows - before) / (after - before)
-            weights[above - 1] = 1 - weights[above]
-        else:
-            weights[min(above, len(weights) - 1)] = 1.0
-        return weights
-
-    def _times(self, curve: Floats, rows: Floats, requests: int, context: float) -> Floats:
-        slope = self._last_slope * curve[-1] / self.measured[-1]
-        linear = np.interp(rows, self.sizes, curve) + np.maximum(0.0, rows - self.sizes[-1]) * slope
-        single = curve[0] + self.per_request + (self.per_key + self.per_pair) * context
-        whole = linear + requests * (self.per_request + self.per_key * context) + self.per_pair * context * rows
-        return np.asarray(np.exp(self._state[0]) * np.minimum(whole, rows * single), np.float64)
+        self._corrected.update(rows, requests, context, seconds)
 
 
 def _nonnegative_least_squares(columns: Floats, values: Floats) -> Floats:

@@ -61,7 +61,7 @@ class DraftCandidate:
     Attributes:
         request_id: the number of the request.
         scores: float32[n], falling: the probability that the path to each node is accepted.
-        of_models: bool[n], nodes that only models proposed.
+        of_models: bool[n], nodes that only models proposed; None if there are none.
         seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
         model_seconds: the request's share of the passes of models.
         prefill_seconds: the request's share of the prefill of models.
@@ -72,7 +72,7 @@ class DraftCandidate:
 
     request_id: int
     scores: npt.NDArray[np.float32]
-    of_models: npt.NDArray[np.bool_]
+    of_models: npt.NDArray[np.bool_] | None
     seconds: float = 0.0
     model_seconds: float = 0.0
     prefill_seconds: float = 0.0
@@ -83,4 +83,8 @@ class DraftCandidate:
     def accept(self, path: npt.NDArray[np.int64], accepted: int) -> None:
         """Record that the first ``accepted`` nodes of ``path`` are in the text."""
         self.accepted = accepted
-        self.accepted_of_models = int(self.of_models[path[:accepted]].sum())
+        self.accepted_of_models = self.count_of_models(path[:accepted])
+
+    def count_of_models(self, nodes: slice | npt.NDArray[np.int64]) -> int:
+        """How many of ``nodes`` only models proposed."""
+        return 0 if self.of_models is None else int(self.of_models[nodes].sum())

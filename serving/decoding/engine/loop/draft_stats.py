@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.engine.loop.drafter import Drafter
 
 Place = tuple[int, int]
 """Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
@@ -18,6 +17,8 @@ _MOST_WAITING = 64
 STAGES = ("proposed", "verified", "accepted", "earned")
 log = logging.getLogger(__name__)
 PREFIX = "failed "
+_SECONDS = ("prefill_seconds", "model_seconds")
+"""Counters of prefill, and of models that the drafter can leave out, without prefill."""
 
 
 class TreeCounts:
@@ -138,26 +139,11 @@ def failures_by_reason(stats: Mapping[str, float]) -> Counter[str]:
     return Counter({key.removeprefix(PREFIX): int(count) for key, count in stats.items() if key.startswith(PREFIX)})
 
 
-@dataclass(frozen=True, slots=True)
-class DraftSeconds:
-    """The time that a drafter spent since its start, from its ``stats``.
-
-    Attributes:
-        prefill: seconds for prefill.
-        models: seconds of the models that the drafter can leave out, without prefill.
-    """
-
-    prefill: float = 0.0
-    models: float = 0.0
-
-    @staticmethod
-    def so_far(drafter: Drafter) -> DraftSeconds:
-        """The seconds until now. Raises as the drafter's ``stats``."""
-        stats = drafter.stats()
-        return DraftSeconds(float(stats.get("prefill_seconds", 0.0)), float(stats.get("model_seconds", 0.0)))
-
-    def split(self, before: DraftSeconds, seconds: float) -> tuple[float, float, float]:
-        """The ``seconds`` since ``before``, split into those of retrieval, models and prefill."""
-        prefill = min(seconds, max(0.0, self.prefill - before.prefill))
-        models = min(seconds - prefill, max(0.0, self.models - before.models))
-        return seconds - prefill - models, models, prefill
+def split_seconds(
+    before: Mapping[str, float], after: Mapping[str, float], seconds: float
+) -> tuple[float, float, float]:
+    """``seconds`` of drafting, split into those of retrieval, models and prefill by a drafter's ``stats`` before and after."""
+    prefill, models = (max(0.0, float(after.get(key, 0.0)) - float(before.get(key, 0.0))) for key in _SECONDS)
+    prefill = min(seconds, prefill)
+    models = min(seconds - prefill, models)
+    return seconds - prefill - models, models, prefill

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
@@ -100,6 +101,8 @@ class SampledChain:
 
 
 Proposal = DraftTree | SampledChain
+Generated = Mapping[int, npt.NDArray[np.int32]]
+"""New tokens of requests, by request id."""
 
 
 def tree_of(proposal: Proposal) -> DraftTree:
@@ -107,17 +110,13 @@ def tree_of(proposal: Proposal) -> DraftTree:
     return proposal.tree if isinstance(proposal, SampledChain) else proposal
 
 
-def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
-    """A copy of ``tree``, cut to ``max_nodes``, without its counts. The drafter may reuse its arrays during verification.
+def checked_trees(trees: Sequence[DraftTree], vocab_size: int, max_nodes: Sequence[int]) -> list[DraftTree]:
+    """Copies of ``trees``, each cut to its ``max_nodes``, without counts. The drafter may reuse its arrays during verification.
 
     Raises:
-        InvalidArgument: ``tree`` is not a valid tree over this vocabulary.
+        InvalidArgument: a tree is not valid over this vocabulary.
     """
-    tree.validate(vocab_size)
-    kept = slice(max_nodes)
-    return DraftTree(
-        tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
-    )
+    return _native.checked_trees(trees, vocab_size, max_nodes)
 
 
 class Drafter(Protocol):
@@ -137,8 +136,8 @@ class Drafter(Protocol):
         """
         ...
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn the one or more ``tokens`` that were generated after the context of the last ``propose``."""
+    def observe(self, generated: Generated) -> None:
+        """Learn the tokens that were generated after the contexts of the last ``propose``, one or more for each request."""
         ...
 
     def release(self, request_id: int) -> None:
@@ -235,10 +234,10 @@ class MixedDrafter(Drafter, Protocol):
     model_sources: int
 
 
-def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_]:
-    """bool[n], the nodes of ``tree`` that only ``sources`` (source bits) proposed."""
+def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_] | None:
+    """bool[n], the nodes of ``tree`` that only ``sources`` (source bits) proposed; None for no sources."""
     if not sources:
-        return np.zeros(len(tree), np.bool_)
+        return None
     bits = tree.sources.astype(np.uint32)
     return np.asarray((bits & np.uint32(sources) != 0) & (bits & ~np.uint32(sources) == 0), np.bool_)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, DraftSeconds, failures_by_reason
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, failures_by_reason, split_seconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -30,7 +31,7 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     PrefetchingDrafter,
     Proposal,
     SampledChain,
-    checked_tree,
+    checked_trees,
     model_sources,
     prefetches,
     tree_of,
@@ -104,11 +105,13 @@ class DrafterPool:
         """
         drafts = [NO_DRAFT] * len(requests)
         for name, members in _by_drafter(requests).items():
-            before, begin = self._seconds(name), time.perf_counter()
+            before, begin = self._counters(name), time.perf_counter()
             queries = [_draft_request(requests[at], budgets[at]) for at in members]
-            found = self._propose(name, [requests[at] for at in members], queries)
+            found, after = self._propose(name, [requests[at] for at in members], queries, before)
             seconds = time.perf_counter() - begin
-            retrieval, models, prefill = self._seconds(name).split(before, seconds)
+            retrieval, models, prefill = seconds, 0.0, 0.0
+            with suppress(*USER_CODE_ERRORS):  # counters that are no numbers
+                retrieval, models, prefill = split_seconds(before, after, seconds)
             using = max(1, sum(each.budget.model_seconds > 0 for each in queries))
             for at, proposal, query in zip(members, found, queries, strict=True):
                 share = 1 / using if query.budget.model_seconds > 0 else 0.0
@@ -167,47 +170,59 @@ class DrafterPool:
 
     def observe(self, requests: Sequence[Request], tokens: Sequence[npt.NDArray[np.int32]]) -> None:
         """Pass to the drafters of ``requests`` the ``tokens`` that were generated after the last draft of each."""
-        for request, generated in zip(requests, tokens, strict=True):
-            try:
-                self._drafters[request.drafter].observe(request.number, _read_only(generated))
-            except USER_CODE_ERRORS as error:
-                self._fail(request.drafter, [request], error)
+        for name, members in _by_drafter(requests).items():
+            with self._guard(name, [requests[at] for at in members]):
+                self._drafters[name].observe({requests[at].number: _read_only(tokens[at]) for at in members})
 
     def release(self, request: Request) -> None:
         """Let the request's drafter forget it."""
         with self._guard(request.drafter, [request]):
             self._drafters[request.drafter].release(request.number)
 
-    def _propose(self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest]) -> list[Proposal]:
+    def _propose(
+        self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest], before: Mapping[str, float]
+    ) -> tuple[list[Proposal], Mapping[str, float]]:
+        """A checked proposal for each of ``requests``, and the drafter's counters. ``before``: its counters before."""
         drafter = self._drafters[name]
         with self._guard(name, requests):
-            before = failures_by_reason(drafter.stats())
-            proposals = list(requests[0].context.run(drafter.propose, queries))
-            failures = failures_by_reason(drafter.stats()) - before
+            found = requests[0].context.run(drafter.propose, queries)
+            proposals = found if isinstance(found, _native.Trees) else list(found)
+            after = drafter.stats()
+            failures = failures_by_reason(after) - failures_by_reason(before)
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
-            checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
+            checked = self._check(name, requests, proposals)
             for request, each in zip(requests, checked, strict=True):
                 if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
                     request.stats.draft_failures.update(failures.keys())
-            return checked
-        return [DraftTree.empty()] * len(requests)
+            return checked, after
+        return [DraftTree.empty()] * len(requests), self._counters(name)
 
-    def _seconds(self, name: str) -> DraftSeconds:
+    def _counters(self, name: str) -> Mapping[str, float]:
         try:
-            return DraftSeconds.so_far(self._drafters[name])
+            return self._drafters[name].stats()
         except USER_CODE_ERRORS:
-            return DraftSeconds()  # ``_propose`` reads stats too, and counts the error
+            return {}  # ``_propose`` reads stats too, and counts the error
 
-    def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
+    def _check(self, name: str, requests: Sequence[Request], proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Checked copies of ``proposals``. An invalid one is a failure of its request, and becomes an empty tree."""
         try:
-            tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
-            if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
-                return SampledChain(tree, proposal.distributions[: len(tree)].clone())
-            return tree
+            given = proposals if isinstance(proposals, _native.Trees) else [tree_of(each) for each in proposals]
+            trees = checked_trees(given, self._vocab_size, [each.max_nodes for each in requests])
+            if given is proposals:
+                return [*trees]
+            return [
+                SampledChain(tree, proposal.distributions[: len(tree)].clone())
+                if isinstance(proposal, SampledChain) and request.settings.verification == "rejection"
+                else tree
+                for request, proposal, tree in zip(requests, proposals, trees, strict=True)
+            ]
         except USER_CODE_ERRORS as error:
-            self._fail(name, [request], error)
-            return DraftTree.empty()
+            if len(requests) > 1:  # find those that it is about
+                alone = zip(requests, proposals, strict=True)
+                return [self._check(name, [request], [proposal])[0] for request, proposal in alone]
+            self._fail(name, requests, error)
+            return [DraftTree.empty()]
 
     @contextmanager
     def _guard(self, name: str, requests: Sequence[Request]) -> Iterator[None]:

@@ -17,6 +17,8 @@ _CLASSES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 class Estimate:
     """A mean of recent values and a prior. Not thread-safe."""
 
+    __slots__ = ("_sum", "_weight", "prior")
+
     def __init__(self, prior: float = 0.0) -> None:
         self.prior = prior
         self._sum = self._weight = 0.0
@@ -27,9 +29,8 @@ class Estimate:
 
     def add(self, value: float, weight: float = 1.0) -> None:
         """Add values whose sum is ``value`` and whose weight is ``weight``. Earlier values fade."""
-        self.fade(MEMORY)
-        self._sum += value
-        self._weight += weight
+        self._sum = MEMORY * self._sum + value
+        self._weight = MEMORY * self._weight + weight
 
     def fade(self, memory: float) -> None:
         """Multiply the weight of all values by ``memory``."""

@@ -169,7 +169,7 @@ class Planner:
         verified = candidate.verified
         expected = float(candidate.scores[:verified].sum())
         self._acceptance.learn(running.drafter, candidate.request_id, expected, candidate.accepted, verified > 0)
-        of_models = int(candidate.of_models[:verified].sum())
+        of_models = candidate.count_of_models(slice(verified))
         earned = candidate.accepted - candidate.accepted_of_models - row * (verified - of_models)
         models = running.models or paying
         if models is not paying:

@@ -64,8 +64,8 @@ def test_what_is_retrieved_is_proposed_beside_a_broken_network(way: str, caplog:
                 assert {7, 40} <= set(mine.tokens.tolist())  # from prompt lookup, and from the working network
                 assert mine.tokens.tolist() == other.tokens.tolist()
             for number in (1, 2):
-                drafter.observe(number, np.array([7, 8], np.int32))
-                alone.observe(number, np.array([7, 8], np.int32))
+                drafter.observe({number: np.array([7, 8], np.int32)})
+                alone.observe({number: np.array([7, 8], np.int32)})
     assert drafter.stats()["failed"] == drafter.stats()[f"failed {reason}"] == 6
     assert drafter.stats()[f"made-up: failed {reason}"] == 6
     assert len([each for each in caplog.records if "neural drafter made-up" in each.message]) == 1
@@ -92,7 +92,7 @@ def test_the_time_of_faults_is_booked_and_they_are_not_asked_for_ever() -> None:
     request = DraftRequest(1, TEXT, 16, budget=DraftBudget(token_seconds=0.004))
     for _ in range(40):
         drafter.propose([request])
-        drafter.observe(1, np.array([30], np.int32))
+        drafter.observe({1: np.array([30], np.int32)})
     found = drafter.stats()
     ran, skipped = found["made-up: ran"], found["made-up: skipped"]
     assert 0 < found["failed RuntimeError"] == ran < 25
@@ -152,7 +152,7 @@ def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str)
     drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [faulty(method), second], vocab_size=VOCAB)
     drafter.follow(1, torch.zeros(6, 1, 4))
     (proposed,) = drafter.propose([DraftRequest(1, TEXT, 16)])
-    drafter.observe(1, np.array([7, 8], np.int32))
+    drafter.observe({1: np.array([7, 8], np.int32)})
     drafter.release(1)
     assert {7, 40} <= set(proposed.tokens.tolist())
     drafter.close()

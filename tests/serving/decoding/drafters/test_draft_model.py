@@ -211,7 +211,7 @@ def test_a_pass_that_failed_leaves_no_rows() -> None:
         with pytest.raises(RuntimeError, match="no memory"):
             drafter.propose([request])
     for each in (drafter, fresh):
-        each.observe(1, expected.tokens[:3])
+        each.observe({1: expected.tokens[:3]})
     later = replace(request, tokens=np.append(request.tokens, expected.tokens[:3]))
     [found], [expected] = drafter.propose([later]), fresh.propose([later])
     assert found.tokens.tolist() == expected.tokens.tolist()

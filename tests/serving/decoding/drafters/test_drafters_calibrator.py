@@ -116,7 +116,7 @@ def test_a_tree_is_sorted_and_cut() -> None:
         ({"parents": np.array([-1, -1, 0, 3, 2], np.int32)}, "node 3 has parent 3"),
         ({"parents": np.array([-1, -2, 0, 0, 2], np.int32)}, "node 1 has parent -2"),
         ({"parents": np.array([-1, 2**31 - 1, 0, 0, 2], np.int32)}, "node 1 has parent 2147483647"),
-        ({"parents": FORK.parents[:4]}, "5 tokens have 4 parents"),
+        ({"parents": FORK.parents[:4]}, "parents has 4 entries, tokens has 5"),
         ({"parents": FORK.parents.astype(np.int64)}, "parents is int64 with 1 axes; it must be an array of int32"),
         ({"tokens": FORK.tokens[None]}, "tokens is int32 with 2 axes"),
         ({"tokens": [5, 6, 7, 8, 9]}, "tokens is list; it must be an array of int32"),
@@ -143,7 +143,7 @@ def test_what_is_no_tree_is_neither_scored_nor_learned(change: dict[str, Any], m
         ([np.nan, 0.5, 0.5, 0.1, 0.5], "node 0 has score nan; it must be within 0..1"),
         ([0.5, 1.5, 0.5, 0.1, 0.5], "node 1 has score 1.5"),
         ([0.5, 0.5, 0.6, 0.1, 0.5], "node 2 has score 0.6.*, more than its parent"),
-        ([0.5, 0.5], "5 tokens have 5 parents, 2 scores and 5 sources"),
+        ([0.5, 0.5], "scores has 2 entries, tokens has 5"),
     ],
 )
 def test_scores_that_cannot_be_sorted_are_refused(scores: list[float], message: str) -> None:

@@ -147,7 +147,7 @@ def test_a_fault_costs_the_draft_is_counted_and_logged_once(
         for _ in range(3):
             (draft,) = drafter.propose([request([1, 2])])
             assert len(draft) == 0
-            drafter.observe(1, np.array([3], np.int32))
+            drafter.observe({1: np.array([3], np.int32)})
     assert drafter.stats() == {"calls": 3, "failed": 3, f"failed {reason}": 3}
     assert len(caplog.records) == 1
 
@@ -187,7 +187,7 @@ def test_several_datastores_are_all_asked() -> None:
     (draft,) = drafter.propose([request([1, 2])])
     assert set(draft.tokens[draft.parents == -1].tolist()) == {3, 4}
     assert set(draft.sources.tolist()) == {1}
-    drafter.observe(1, np.array([4], np.int32))
+    drafter.observe({1: np.array([4], np.int32)})
     assert drafter.stats()["calls"] == drafter.stats()["datastore: calls"] == 2
 
 
@@ -195,7 +195,7 @@ def test_hybrid_counts_and_learns_in_all_its_drafters() -> None:
     drafter = make_drafter("hybrid", VOCAB, [BadStore(Unavailable("gone"))])
     assert drafter is not None
     (draft,) = drafter.propose([request([1, 2, 3, 1, 2])])
-    drafter.observe(1, np.array([3], np.int32))
+    drafter.observe({1: np.array([3], np.int32)})
     assert set(draft.sources.tolist()) == {2}
     stats = drafter.stats()
     assert (stats["calls"], stats["failed"], stats["failed Unavailable"], stats["datastore: failed"]) == (2, 1, 1, 1)

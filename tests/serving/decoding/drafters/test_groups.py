@@ -87,5 +87,5 @@ def test_documents_of_the_group_are_calibrated_apart_from_others(tmp_path: Path)
         scores = dict(zip(tree.tokens.tolist(), tree.scores.tolist(), strict=True))
         assert scores.keys() == {3, 4, 5, 6, 9}
         assert scores[9] > 2 * scores[3]
-        drafter.observe(asked.request_id, np.array([9], np.int32))
+        drafter.observe({asked.request_id: np.array([9], np.int32)})
         assert {"datastore store", "datastore store, group"} <= {each.source for each in calibration.learned()}

@@ -138,7 +138,7 @@ def test_what_it_cannot_draft_for_is_counted_and_what_nobody_asked_for_is_not() 
 def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
     drafter = HierarchyDrafter([level(Target.wrap(tiny_model()), 4)], VOCAB, thrifty=False)
     [found] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
-    drafter.observe(1, tree_of(found).tokens[:1])
+    drafter.observe({1: tree_of(found).tokens[:1]})
     assert len(tree_of(found)) > 1
     assert drafter._rounds._acceptance.value > 0.6
 
@@ -159,7 +159,7 @@ def test_levels_that_retrieve_learn_what_is_kept() -> None:
     known = Calibration()
     [source] = StackLoader(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
     source.draft([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
-    source.observe(1, np.asarray(PROMPT[5:8], np.int32))
+    source.observe({1: np.asarray(PROMPT[5:8], np.int32)})
     assert {each.source for each in known.learned() if each.reliability.any()} == {"prompt-lookup in hierarchy"}
 
 

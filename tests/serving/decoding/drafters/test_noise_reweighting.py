@@ -9,21 +9,20 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, conditional_probs, with_noise
+from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, conditional_probs
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
-    NO_TOKENS,
     RetrievalScorer,
-    RetrievedTree,
     nodes_wanted,
 )
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
@@ -32,7 +31,7 @@ from suffolk.serving.decoding.engine.sampling.sampler import Sampler
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.drafters import tree
+from tests.support.drafters import tree, with_noise
 from tests.support.later import LaterBruteForce
 
 VOCAB = 50
@@ -177,9 +176,9 @@ def test_noise_counts_where_the_target_draws_by_it(settings: SamplingSettings, c
     scores = set()
     for size in range(3, 9):
         step = request(size, settings)
-        retrieved.begin(step)
-        [scored] = retrieved.score(step, [RetrievedTree(NO_TOKENS, tree([1], [-1]))])
-        scores.add(float(scored.scores[0]))
+        retrieved.begin([step])
+        scored = retrieved.score([step], _native.Drafts([[tree([1], [-1])]]))
+        scores.add(float(scored.trees[0].scores[0]))
     assert (len(scores) > 1) == counts
     assert nodes_wanted(request(3, settings, 10)) == (10 * BREADTH if counts else 10)
     assert nodes_wanted(request(3, settings, 40)) == (ENOUGH if counts else 40)

@@ -112,7 +112,7 @@ def test_a_network_that_may_take_no_time_is_not_run() -> None:
     request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, budget=DraftBudget(token_seconds=1.0, model_seconds=0.0))
     for _ in range(300):
         assert network.add([request], [DraftTree.empty()]) == [[]]
-        network.observe(1, np.array([1], np.int32))
+        network.observe({1: np.array([1], np.int32)})
     assert not calls
     assert network.stats()["skipped"] == 300
 
@@ -152,7 +152,7 @@ def test_a_network_whose_certainties_never_come_true_loses_its_places_in_the_tre
     first = drafter.propose([request])[0]
     for _ in range(60):
         drafter.propose([request])
-        drafter.observe(1, np.array([3, 4, 5, 6, 9], np.int32))
+        drafter.observe({1: np.array([3, 4, 5, 6, 9], np.int32)})
     last = drafter.propose([request])[0]
     assert 90 in first.tokens
     assert last.tokens.tolist() == [3, 4, 5, 6]
@@ -173,7 +173,7 @@ def asked_beside(expected: float, right: int, steps: int, seconds: float, monkey
     budget = DraftBudget(token_seconds=1.0, model_seconds=10.0, expected=expected)
     for _ in range(steps):
         network.add([DraftRequest(1, np.arange(9, dtype=np.int32), 8, budget=budget)], [retrieved])
-        network.observe(1, np.array([1, 2, 3, 4], np.int32))
+        network.observe({1: np.array([1, 2, 3, 4], np.int32)})
     return int(network.stats()["ran"])
 
 
@@ -197,7 +197,7 @@ def test_a_source_that_is_wrong_in_a_text_gives_way() -> None:
     before = score(request, 50)
     for _ in range(20):
         drafter.propose([request])
-        drafter.observe(1, np.array([3, 4], np.int32))
+        drafter.observe({1: np.array([3, 4], np.int32)})
     fresh = score(replace(request, request_id=2), 50)
     assert score(request, 50) < 0.7 * fresh <= before
     drafter.close()

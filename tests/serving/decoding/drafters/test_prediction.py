@@ -148,7 +148,7 @@ def test_scores_fall_with_wrong_predictions_and_rise_with_right_ones(temperature
     for tokens in ([13, 14, 15, 16, 17, 18, 19, 20, 21], [99]):
         for _ in range(200):
             (tree,) = drafter.propose([each])
-            drafter.observe(1, np.array(tokens, np.int32))
+            drafter.observe({1: np.array(tokens, np.int32)})
         seen.append(float(tree.scores.sum()))
     assert seen[0] > 1.5 * seen[1]
 
@@ -162,7 +162,7 @@ def test_drafters_that_merge_retrieval_take_predictions(name: str) -> None:
     assert {5, 6} <= set(with_one.tokens.tolist())
     assert not set(without.sources.tolist()) & {SOURCE}
     assert {5, 6}.isdisjoint(without.tokens.tolist())
-    drafter.observe(1, np.array([5, 6, 9], np.int32))
+    drafter.observe({1: np.array([5, 6, 9], np.int32)})
     drafter.release(1)
     drafter.close()
 

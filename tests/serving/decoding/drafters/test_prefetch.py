@@ -156,7 +156,7 @@ def test_the_datastore_drafter_counts_what_was_ahead() -> None:
         assert set() < set(ours.tokens.tolist()) <= set(theirs.tokens.tolist())
         drafter.prefetch([step], [DraftTree.empty()])
         for each in (drafter, waiting):
-            each.observe(1, np.asarray(text[size : size + 1], np.int32))
+            each.observe({1: np.asarray(text[size : size + 1], np.int32)})
     stats = drafter.stats()
     assert stats["prefetched"] > 5
     assert stats["failed"] == stats["late"] == 0

@@ -200,7 +200,7 @@ def test_without_features_there_is_no_draft(target: Target) -> None:
     drafter.release(1)
     assert len(tree_behind(drafter, PROMPT)) > 0
     assert drafter.stats()["failed"] == 2
-    drafter.observe(1, np.array([3], np.int32))  # of a request that has gone
+    drafter.observe({1: np.array([3], np.int32)})  # of a request that has gone
     drafter.close()
 
 
@@ -266,7 +266,7 @@ def test_what_it_is_told_becomes_its_confidence(target: Target, right: bool) -> 
     for _ in range(60):
         follow(drafter, PROMPT)
         drafter.propose([request_for(PROMPT)])
-        drafter.observe(1, np.array([before.tokens[0] if right else other, 5], np.int32))
+        drafter.observe({1: np.array([before.tokens[0] if right else other, 5], np.int32)})
         drafter.release(1)
     after = tree_behind(drafter, PROMPT)
     assert after.tokens.tolist() == before.tokens.tolist()

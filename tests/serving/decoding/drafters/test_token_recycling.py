@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
@@ -22,7 +21,7 @@ from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, GeneratedLogits
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, GeneratedLogits
 from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
@@ -235,7 +234,7 @@ def test_what_it_is_worth_is_learned() -> None:
     assert first.scores[0] > 0.8
     for _ in range(60):
         drafter.propose([request])
-        drafter.observe(1, np.array([9], np.int32))
+        drafter.observe({1: np.array([9], np.int32)})
     assert drafter.propose([request])[0].scores[0] < 0.4
 
 
@@ -280,7 +279,7 @@ def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
     """Regression: the time of learning used not to be counted, so drafts with a small gain cost more than they gained."""
 
     class Slow(MadeUpDrafter):
-        def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        def observe(self, generated: Generated) -> None:
             time.sleep(0.005)
 
     target, slow = Target.wrap(tiny_model()), Slow(lambda request: DraftTree.empty())

@@ -12,7 +12,7 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, Unavailable, Unsupported
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, SampledChain
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, SampledChain
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.verify_step import verify
@@ -43,8 +43,8 @@ class Sure:
         )
         return tree if self._bare else [tree]
 
-    def observe(self, request_id: int, tokens: Any) -> None:
-        self.observed += len(tokens)
+    def observe(self, generated: Generated) -> None:
+        self.observed += sum(map(len, generated.values()))
 
     def release(self, request_id: int) -> None: ...
 

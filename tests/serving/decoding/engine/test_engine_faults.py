@@ -15,7 +15,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, GeneratedLogits
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, GeneratedLogits
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.target import Target
@@ -48,8 +48,8 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> None:
     class Failing(MadeUpDrafter):
-        def observe(self, request_id: int, tokens: Any) -> None:
-            raise KeyError(request_id)
+        def observe(self, generated: Generated) -> None:
+            raise KeyError(*generated)
 
         def release(self, request_id: int) -> None:
             raise ZeroDivisionError
@@ -106,8 +106,9 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
         def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
             self.write("learn_logits", generated[0].tokens)
 
-        def observe(self, request_id: int, tokens: Any) -> None:
-            self.write("observe", tokens)
+        def observe(self, generated: Generated) -> None:
+            for tokens in generated.values():
+                self.write("observe", tokens)
 
         def write(self, here: str, tokens: Any) -> None:
             if here == call:

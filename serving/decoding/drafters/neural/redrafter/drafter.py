@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
@@ -16,7 +14,7 @@ from suffolk.serving.decoding.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.neural.redrafter.steps import Steps, measure_steps
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Proposal
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, Proposal
 from suffolk.serving.decoding.engine.model.target import Target
 
 
@@ -65,10 +63,11 @@ class RedrafterDrafter(StatefulDrafter[BeamState]):
         self._steps.draft([draft for draft in drafts if draft is not None and draft.room])
         return [DraftTree.empty() if draft is None else draft.proposal for draft in drafts]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        draft = self._states.get(request_id)
-        if draft is not None and len(draft.tree):
-            self._steps.learn(draft, tokens)
+    def observe(self, generated: Generated) -> None:
+        for request_id, tokens in generated.items():
+            draft = self._states.get(request_id)
+            if draft is not None and len(draft.tree):
+                self._steps.learn(draft, tokens)
 
     def release(self, request_id: int) -> None:
         self._read.pop(request_id, None)

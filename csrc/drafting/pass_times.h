@@ -1,0 +1,63 @@
+// Estimates the time of a model's pass, and corrects the estimates by real passes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace suffolk::drafting {
+
+// The seconds of a pass of `rows` rows of `requests` requests with a mean of `context` cached tokens:
+//
+//   curve(rows) + requests * (per_request + per_key * context) + per_pair * rows * context
+//
+// and at most those of the same rows in passes of one row each. The curve interpolates between measured points, and goes on with its
+// last slope. serving/decoding/engine/costs/cost_model.py explains the form, and how real passes correct it. Not thread-safe.
+class PassTimes {
+ public:
+  struct Terms {
+    double per_request, per_key, per_pair;  // 0 or more
+  };
+
+  // REQUIRES: `sizes` rise from 1; `measured` has as many seconds above 0, and does not fall.
+  PassTimes(std::vector<double> sizes, std::vector<double> measured, const Terms& terms);
+
+  double time(double rows, double requests, double context) const;
+  // Writes the time for each of `rows`. `deviations`: standard deviations of what is not known yet, compared to a pass of `requests`
+  // rows, to add. `reads`: whether the passes also read prompts; then the correction of a plain pass corrects all sizes.
+  // REQUIRES: seconds has an entry for each of `rows`
+  void times(std::span<const double> rows, double requests, double context, double deviations, bool reads, std::span<double> seconds) const;
+
+  // Learns from a real pass: a step of a Kalman filter over logarithms, O(points^2).
+  void update(double rows, double requests, double context, double seconds);
+
+  // The time of a pass of one row now, divided by its measured time.
+  double slowdown() const;
+
+ private:
+  // The weights of measured points in the correction of a pass: `share` of the point `above`, the rest of the point before.
+  struct Place {
+    std::size_t above;
+    double share;
+  };
+  Place place(double rows) const;
+  double weighed(const Place& place, std::span<const double> values) const;
+  std::vector<double> corrected(std::span<const double> corrections) const;
+  double time_on(std::span<const double> curve, double rows, double requests, double context) const;
+  std::vector<double> deviations(double rows) const;
+
+  std::vector<double> sizes_, measured_;
+  Terms terms_;
+  double last_slope_;
+  // Logarithms: the speed, then the correction of each point; with their covariance, row by row.
+  double speed_ = 0;
+  std::vector<double> corrections_;
+  double speed_variance_;
+  std::vector<double> speed_covariance_;    // of the speed with each correction
+  std::vector<double> prior_, covariance_;  // of the corrections
+  double noise_;                            // variance of the logarithm of a pass's time
+  double factor_ = 1;                       // exp(speed_)
+  std::vector<double> curve_;               // corrected
+};
+
+}  // namespace suffolk::drafting

@@ -1,0 +1,87 @@
+// Draft trees of many contexts in columns that one object owns, so that no call makes an object for each tree or node.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/draft.h"
+#include "drafting/calibrator.h"
+#include "drafting/tree.h"
+
+namespace suffolk::drafting {
+
+// A list of trees. Views are valid until a tree is added. Not thread-safe.
+class Trees {
+ public:
+  std::size_t size() const noexcept { return trees_.size(); }
+  std::size_t nodes(std::size_t tree) const { return trees_[tree].size; }
+  bool partial(std::size_t tree) const { return trees_[tree].partial; }
+  bool has_counts(std::size_t tree) const { return trees_[tree].has_counts; }
+  ScoredTree scored(std::size_t tree) const;
+  CountedTree counted(std::size_t tree) const;
+  std::span<float> scores(std::size_t tree) { return part<float>(scores_, trees_[tree]); }
+
+  // Adds a tree of an index. Its scores are those of the tree, or the share of the match's occurrences that continue with a node's
+  // path; all sources are `source`.
+  void add(const DraftTree& tree, std::uint32_t source);
+  // Adds a tree with its columns. Without counts, each count is 1. REQUIRES: all columns have one length
+  void add(const ScoredTree& tree, const CountedTree& counted, bool partial);
+  // Adds the first nodes of a tree of `other`, at most `most`.
+  void add(const Trees& other, std::size_t tree, std::size_t most);
+
+ private:
+  struct Tree {
+    std::size_t begin, size;
+    std::uint64_t match_length, match_count;
+    bool partial, has_counts;
+  };
+
+  template <typename T, typename Column>
+  static std::span<T> part(Column& column, const Tree& tree) {
+    return std::span<T>(column).subspan(tree.begin, tree.size);
+  }
+
+  std::vector<std::int32_t> tokens_, parents_;
+  std::vector<float> scores_;
+  std::vector<std::uint32_t> sources_;
+  std::vector<std::uint64_t> counts_;
+  std::vector<Tree> trees_;
+};
+
+// The trees of several requests, those of one request in a row.
+class Drafts {
+ public:
+  // `counts`: the number of trees of each request. Throws kInvalidArgument unless these are all trees.
+  Drafts(Trees trees, std::span<const std::size_t> counts);
+  Drafts() = default;
+
+  std::size_t size() const noexcept { return ends_.size(); }
+  std::size_t begin(std::size_t request) const { return request == 0 ? 0 : ends_[request - 1]; }
+  std::size_t end(std::size_t request) const { return ends_[request]; }
+
+  void end_request() { ends_.push_back(trees.size()); }
+
+  Trees trees;
+
+ private:
+  std::vector<std::size_t> ends_;  // of each request, in `trees`
+};
+
+// The largest tree of each match length among those of each request, in the order of the first; none without nodes. Trees of equal
+// length differ only in where they were cut. `counts`: as in Drafts.
+Drafts largest_trees(const Trees& trees, std::span<const std::size_t> counts);
+
+// The trees of one source in a draft of several requests.
+struct DraftPart {
+  const Drafts* drafts;
+  std::vector<std::size_t> requests;  // of each of its requests, the place in the draft
+};
+
+// Throws kInvalidArgument unless each place is below `requests`, and the part has as many places as requests.
+void require_places(const DraftPart& part, std::size_t requests);
+
+// The trees of all parts by request; part by part within a request. Throws as require_places.
+Drafts gather(std::span<const DraftPart> parts, std::size_t requests);
+
+}  // namespace suffolk::drafting
