@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from suffolk.serving.decoding.engine.model.target import Target
 
-JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
-"""At most 64 white characters between two parts of JSON. Without a bound, small models may generate them without end."""
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]?(\r?\n){0,2}[ \t]{0,40}"}
+"""Between two parts of JSON at most two line ends and an indentation. Small models may generate them without end."""
 STACK_BYTES = 256 << 20
 """Stack of a thread that compiles; what is not used takes no memory. The library calls itself, with up to 17 KiB, for each
 reference or rule that leads to the next. Without room for all of a grammar of the longest text, it ends the process."""
