@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from suffolk.build_index.arrow_file import FILE, STREAM, STREAM_ENDING
 from suffolk.build_index.documents import REPLACEMENT, holds_content, no_content
 from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.input_file import find_packing, unpack_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import array_elements
-from suffolk.build_index.read_parquet import unread_parquet
+from suffolk.build_index.read_parquet import unread_table
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are looked at; the second number if the first record does not end within the first one."""
@@ -26,7 +27,7 @@ SAMPLE_RECORDS = 20
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
 """Kinds of files that are read by name even if they do not begin as they should. The reader names what is wrong."""
-MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy"}
+MAGIC = {b"PAR1": "parquet", FILE: "arrow", b"\x93NUMPY": "npy"}
 LFS_POINTER = b"version https://git-lfs"
 UNREAD = {
     BOM_UTF32_LE: "UTF-32 text (convert it to UTF-8)",  # begins as the next one
@@ -37,8 +38,6 @@ UNREAD = {
     b"7z\xbc\xaf\x27\x1c": "7z archive (unpack it)",
     b"\x04\x22\x4d\x18": "lz4 stream (unpack it)",
     b"%PDF-": "PDF (convert it to text)",
-    b"ARROW1": "Arrow file (write it as Parquet)",
-    b"\xff\xff\xff\xff": "Arrow stream (write it as Parquet)",
 }
 """First bytes -> why a file with them is not read."""
 NO_TEXT = "JSON records without a text (see --text-field and --records)"
@@ -67,7 +66,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``unread_parquet``.
+        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``unread_table``.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)
@@ -80,10 +79,10 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     form = form or _by_name(without_ending(path))
     if not head:
         return replace(form, problem="empty")
-    if packing and form.kind in NAMED_KINDS.values():
+    if packing and form.kind in (*NAMED_KINDS.values(), "arrow"):
         return Form("", problem=f"compressed {form.kind} file (unpack it)")
-    if form.kind == "parquet":
-        problem, lacks = unread_parquet(path, options)
+    if form.kind in ("parquet", "arrow"):
+        problem, lacks = unread_table(path, form.kind, options)
         return replace(form, problem=problem, lacks=lacks)
     return replace(form, packing=packing)
 
@@ -99,7 +98,8 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     name = without_ending(path)
     if data.startswith(LFS_POINTER):
         return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")
-    magic_kind = next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
+    is_stream = data.startswith(STREAM) and name.endswith(STREAM_ENDING)
+    magic_kind = "arrow" if is_stream else next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
     kind = magic_kind or _by_name(name).kind
     if magic_kind or kind == "bin":  # token ids may begin with any bytes
         return Form(kind)

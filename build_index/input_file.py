@@ -18,7 +18,7 @@ from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import open_url, read_head
 
 TOKEN_KINDS = ("npy", "bin")
-RECORD_KINDS = ("lines", "array", "parquet")
+RECORD_KINDS = ("lines", "array", "parquet", "arrow")
 KINDS = ("text", *RECORD_KINDS, *TOKEN_KINDS)
 log = logging.getLogger(__name__)
 

@@ -22,13 +22,14 @@ from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import find_files
 
-KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "lines": "JSON lines", "array": "JSON array"}
+KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
+KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array"}
 PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache, and those of them that hold the snapshots' files without their names."""
 EXAMPLES = 3
 """Files that a summary names for each reason."""
-FORMS = "text, JSON lines, JSON arrays, Parquet, .npy or .bin files"
+FORMS = "text, JSON lines, JSON arrays, Parquet, Arrow, .npy or .bin files"
 REMOTE_STARTS = 32
 """Files in storage whose first bytes are read at the same time."""
 
@@ -142,7 +143,7 @@ def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
     """Refuse an option that acts on none of the files. A Parquet file counts as tokenized, because it may hold token ids."""
     for name, value, unset, acts_on in (
-        ("end of document", options.end_of_document, None, (*TOKEN_KINDS, "parquet")),
+        ("end of document", options.end_of_document, None, (*TOKEN_KINDS, "parquet", "arrow")),
         ("token format", options.token_format, None, ("bin",)),
         ("records", options.records, "auto", RECORD_KINDS),
         ("text field", options.text_field, "text", RECORD_KINDS),

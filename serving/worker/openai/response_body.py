@@ -30,8 +30,9 @@ _INSTEAD = {
 }
 """Field that is refused -> what to do instead."""
 _TOOLS_ELSEWHERE = (
-    *("apply_patch", "code_interpreter", "computer", "computer_use", "computer_use_preview", "custom", "file_search"),
-    *("image_generation", "local_shell", "mcp", "namespace", "shell", "tool_search", "web_search", "web_search_preview"),
+    *("apply_patch", "code_interpreter", "computer", "computer_use", "computer_use_preview", "custom"),
+    *("file_search", "image_generation", "local_shell", "mcp", "namespace", "shell", "tool_search"),
+    *("web_search", "web_search_preview"),
 )
 """Types of tools that OpenAI runs, or whose calls are no JSON. Agents such as Codex always name some beside their functions."""
 
