@@ -24,6 +24,8 @@ BINARY_BYTES = 1024
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
 SAMPLE_RECORDS = 20
+TEXT_CHARACTERS = 40
+"""Mean length of the texts of an array. An array of shorter ones is one document: names in a file of settings."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
 """Kinds of files that are read by name even if they do not begin as they should. The reader names what is wrong."""
@@ -116,7 +118,8 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
         return Form("", problem="bytes that are not UTF-8 (convert text to UTF-8)")
     is_array = text[:1] == "["
-    if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in ("{", "[")):
+    starts = ("{", "[", '"') if name.endswith(".json") else ("{", "[")  # of elements; ["a"] may begin a text
+    if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in starts):
         return Form(kind)
     series: list[Any] = []
     found = _elements(text[1:]) if is_array else _records_of_lines(text, whole)
@@ -136,6 +139,9 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         path = f"{path if is_array else '.' + path}[]"
         field = ".".join(names)
         return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
+    if found and is_array and all(isinstance(record, str) for record in found):
+        are_texts = holds and sum(map(len, found)) >= TEXT_CHARACTERS * len(found)
+        return Form("array" if are_texts else kind)
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
     if holds:
