@@ -285,6 +285,13 @@ def test_a_slash_at_the_end_of_a_path_is_ignored(server: WorkerServer) -> None:
         assert ask(server, "GET", f"{path}/")[2] == ask(server, "GET", path)[2]
     assert ask(server, "POST", f"{CHAT}/", chat())[0] == 200
     assert ask(server, "POST", f"{CHAT}/x/", chat())[0] == 404
+    assert ask(server, "GET", "//v1/models")[2] == ask(server, "GET", "/v1/models")[2]
+
+
+def test_a_target_may_be_a_whole_url(server: WorkerServer) -> None:
+    """As of a client that takes the worker for its proxy."""
+    assert ask(server, "GET", "http://127.0.0.1:8000/v1/models")[2] == ask(server, "GET", "/v1/models")[2]
+    assert ask(server, "GET", "http://127.0.0.1")[0] == ask(server, "GET", "/")[0]
 
 
 def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:
