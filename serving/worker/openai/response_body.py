@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content, text_of
-from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Int, Message, no_limit
+from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Message, no_limit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
