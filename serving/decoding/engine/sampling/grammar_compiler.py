@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
 from suffolk.serving.decoding.engine.sampling.grammar_checks import (
+    MAX_INTERSECTIONS,
     inner_schemas,
+    intersections,
     rule_cycle,
     schema_cycle,
     unheld_number,
@@ -142,13 +144,19 @@ def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
 
 
 def _check(grammar: Grammar) -> None:
-    """Raises RefusedGrammar for references in a circle and numbers that the library does not hold. It may end the process."""
+    """Raises RefusedGrammar for references in a circle, for numbers that the library does not hold, of which it may end the
+    process, and for too many intersections.
+    """
     try:
         if grammar.kind == "json_schema":
             schemas = [json.loads(grammar.text)]
             cycle = schema_cycle(schemas[0])
         elif grammar.kind in ("lark", "gbnf"):
             rules = _lark(grammar) if grammar.kind == "gbnf" else grammar.text
+            if (count := intersections(rules)) > MAX_INTERSECTIONS:
+                raise _refusal(
+                    grammar, f"it has {count} times '&'; the limit is {MAX_INTERSECTIONS}, as more may take minutes"
+                )
             cycle, schemas = rule_cycle(rules), inner_schemas(rules)
         else:
             return
