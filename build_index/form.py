@@ -21,6 +21,8 @@ from suffolk.build_index.read_parquet import unread_table
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are looked at; the second number if the first record does not end within the first one."""
 BINARY_BYTES = 1024
+ASCII_SHARE = 3 / 4
+"""Part of the characters of a UTF-16 text without a byte order mark that shows its form."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
 SAMPLE_RECORDS = 20
@@ -74,6 +76,8 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
         head = read_start(size)
         packing = find_packing(head)
         data = unpack_start(packing, head, size) if packing else head
+        if packing and (inner := find_packing(data)):  # a tool compressed what was compressed already
+            packing, data = f"{packing}+{inner}", unpack_start(inner, data, size)
         whole = len(head) < size and len(data) < size
         form = _find_form(path, data, bool(packing), whole, options) if data or whole else None
         if form is not None:
@@ -111,8 +115,12 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form(kind)
     if data[TAR[0] :].startswith(TAR[1]):
         return Form("", problem="tar archive (unpack it)")
-    if b"\0" in data[:BINARY_BYTES]:
-        return Form("", problem="binary")
+    start = data[:BINARY_BYTES]
+    if b"\0" in start:
+        is_wide = any(
+            0 not in start[at::2] and start[1 - at :: 2].count(0) > ASCII_SHARE * len(start) / 2 for at in (0, 1)
+        )
+        return Form("", problem=UNREAD[BOM_UTF16_LE] if is_wide else "binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from suffolk.build_index.form import Form, find_form
-from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start
+from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
@@ -128,6 +128,11 @@ def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tup
         raise InvalidArgument(
             f"corpus {' '.join(options.corpora)}: nothing to read ({left_out}); name files that hold text"
         )
+
+
+def is_table(path: str) -> bool:
+    """Whether the name is that of rows in CSV, perhaps compressed."""
+    return without_ending(path).endswith((".csv", ".tsv"))
 
 
 def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -236,14 +236,24 @@ def plain_rows(batch: Any) -> list[dict[str, Any]]:
 
 
 def _readable(kind: Any) -> Any:
-    """``kind`` with microseconds in place of nanoseconds, which Python's times do not have."""
+    """``kind`` with microseconds in place of nanoseconds, which Python's times do not have, also inside of other types."""
     import pyarrow
+    from pyarrow import types
 
-    if pyarrow.types.is_timestamp(kind) and kind.unit == "ns":
+    if types.is_timestamp(kind) and kind.unit == "ns":
         return pyarrow.timestamp("us", kind.tz)
-    if pyarrow.types.is_struct(kind):
+    if (types.is_duration(kind) or types.is_time64(kind)) and kind.unit == "ns":
+        return pyarrow.duration("us") if types.is_duration(kind) else pyarrow.time64("us")
+    if types.is_struct(kind):
         return pyarrow.struct([field.with_type(_readable(field.type)) for field in kind])
-    return kind
+    if types.is_map(kind):
+        return pyarrow.map_(_readable(kind.key_type), kind.item_field.with_type(_readable(kind.item_type)))
+    if types.is_fixed_size_list(kind):
+        return pyarrow.list_(kind.value_field.with_type(_readable(kind.value_type)), kind.list_size)
+    for is_kind, new in ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list)):
+        if is_kind(kind):
+            return new(kind.value_field.with_type(_readable(kind.value_type)))
+    return _readable(kind.value_type) if types.is_dictionary(kind) and types.is_temporal(kind.value_type) else kind
 
 
 def _plain(value: Any) -> Any:
@@ -257,4 +267,4 @@ def _plain(value: Any) -> Any:
         return None if value != value else value
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
-    return str(value) if isinstance(value, Decimal | UUID) else value
+    return str(value) if isinstance(value, Decimal | UUID | timedelta) else value
