@@ -30,9 +30,9 @@ SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
 """Seconds for one read of a request."""
-IDLE_SECONDS = 65.0
-"""Seconds after which a connection without a request is closed: more than the minute after which proxies and clients close theirs,
-as a request may cross with the end of its connection."""
+IDLE_SECONDS = 95.0
+"""Seconds after which a connection without a request is closed. Proxies and clients close theirs after 4 to 90 (Go's). They have to
+be first, as a request may cross with the end of its connection."""
 _SMALL = 1 << 16
 """Bytes that are used before their connection waits for the pace."""
 _LAST_SECONDS = 0.5

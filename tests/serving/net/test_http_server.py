@@ -83,7 +83,7 @@ def ask(client: http.client.HTTPConnection) -> int:
 
 def test_a_connection_may_be_idle_for_longer_than_a_request_may_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: pools of clients and proxies, which keep connections for a minute, met the end of theirs after five seconds."""
-    assert HttpLimits().idle_seconds > 60
+    assert HttpLimits().idle_seconds > 90
     limits = HttpLimits(read_seconds=0.2, idle_seconds=HANG)
     with serving(monkeypatch, 16 * MIB, limits) as address:
         client = http.client.HTTPConnection(*address, timeout=HANG)
