@@ -176,3 +176,12 @@ def test_white_space_between_parts_is_bounded(target: Target) -> None:
     assert not accepts(target, schema, '{\n\n\n"a": {"x": [1, "y"]}}')
     assert not accepts(target, schema, '{"a": {"x": [1,\n\n\n"y"]}}')
     assert not accepts(target, schema, '{"a": ' + " " * 50 + '{"x": [1, "y"]}}')
+
+
+def test_a_schema_may_stand_beside_the_type(target: Target) -> None:
+    """As in llama.cpp, and in requests to /v1/responses."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    wrapped = read_grammar({"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}})
+    assert read_grammar({"type": "json_schema", "name": "x", "schema": schema, "strict": True}) == wrapped
+    with pytest.raises(InvalidArgument, match=r"^response_format.schema: give the schema, a JSON object"):
+        read_grammar({"type": "json_schema", "schema": "x"})
