@@ -115,12 +115,8 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form(kind)
     if data[TAR[0] :].startswith(TAR[1]):
         return Form("", problem="tar archive (unpack it)")
-    start = data[:BINARY_BYTES]
-    if b"\0" in start:
-        is_wide = any(
-            0 not in start[at::2] and start[1 - at :: 2].count(0) > ASCII_SHARE * len(start) / 2 for at in (0, 1)
-        )
-        return Form("", problem=UNREAD[BOM_UTF16_LE] if is_wide else "binary")
+    if b"\0" in (start := data[:BINARY_BYTES]):
+        return Form("", problem=UNREAD[BOM_UTF16_LE] if _is_utf16(start) else "binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
@@ -158,6 +154,14 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form(kind)  # one object, such as a file of settings
     is_source = kind == "text" and not packed
     return Form(kind, problem="" if is_source else NO_TEXT, lacks=no_content(f"{path}:1", options, found[0]))
+
+
+def _is_utf16(start: bytes) -> bool:
+    """Whether bytes with zeros are a text in UTF-16 without a byte order mark, most of whose characters are ASCII."""
+    for first, second in ((start[::2], start[1::2]), (start[1::2], start[::2])):
+        if len(first) > 3 and min(first) >= ord("\t") and second.count(0) > ASCII_SHARE * len(second):
+            return True
+    return False
 
 
 def _elements(text: str) -> list[Any]:
