@@ -10,7 +10,7 @@ from pathlib import Path
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker
 from suffolk.build_index.input_file import TOKEN_KINDS
-from suffolk.build_index.inputs import Inputs, find_inputs
+from suffolk.build_index.inputs import Inputs, find_inputs, is_table
 from suffolk.build_index.journal import (
     FinishedSegment,
     Journal,
@@ -76,6 +76,11 @@ def build(
     inputs = find_inputs(options)
     if inputs.textless:
         show.note(_textless(inputs))
+    if tables := [file.path for file in inputs.files if file.kind == "text" and is_table(file.path)]:
+        show.note(
+            f"{count(len(tables), 'table')} of CSV as one text each, with all columns; the first is {tables[0]}; write the rows as "
+            "JSON lines to make each a document"
+        )
     workers = _workers(inputs, options)
     with (
         open_workspace(options.output, make=make_workspace) as workspace,

@@ -107,9 +107,9 @@ def _add_record(
 
 
 def holds_content(record: Any, options: BuildOptions) -> bool:
-    """Whether a record has a field that may hold its content, in the form that ``options`` select."""
+    """Whether a record is a text, or has a field that may hold its content, in the form that ``options`` select."""
     form = options.records
-    if form in ("auto", "text") and has_field(record, options.text_field):
+    if form in ("auto", "text") and (isinstance(record, str) or has_field(record, options.text_field)):
         return True
     return (form in ("auto", "recording") and is_recording(record)) or (form in ("auto", "chat") and is_chat(record))
 
@@ -117,6 +117,8 @@ def holds_content(record: Any, options: BuildOptions) -> bool:
 def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules) -> str | bytes | list[int] | LeftOut:
     """The text or the recorded tokens of a record, in the form that ``options`` select."""
     form = options.records
+    if isinstance(record, str) and form in ("auto", "text"):
+        return record
     text = read_field(record, options.text_field) if form in ("auto", "text") else None
     if isinstance(text, str | bytes):
         return text
@@ -239,7 +241,8 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
     elif value is not None:
         problem, advice = (
             f"field '{field}' holds {type(value).__name__}, not text",
-            "name another field with --text-field",
+            "name another field with --text-field"
+            + ", or write records, as pandas does with orient='records', lines=True" * isinstance(value, dict),
         )
     else:
         problem, advice = f"no field '{field}'; the line has {fields}", "name the text field with --text-field"

@@ -10,23 +10,28 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from suffolk.build_index.arrow_file import FILE, STREAM, STREAM_ENDING
 from suffolk.build_index.documents import REPLACEMENT, holds_content, no_content
 from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.input_file import find_packing, unpack_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import array_elements
-from suffolk.build_index.read_parquet import unread_parquet
+from suffolk.build_index.read_parquet import unread_table
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are looked at; the second number if the first record does not end within the first one."""
 BINARY_BYTES = 1024
+ASCII_SHARE = 3 / 4
+"""Part of the characters of a UTF-16 text without a byte order mark that shows its form."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
 SAMPLE_RECORDS = 20
+TEXT_CHARACTERS = 40
+"""Mean length of the texts of an array. An array of shorter ones is one document: names in a file of settings."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
 """Kinds of files that are read by name even if they do not begin as they should. The reader names what is wrong."""
-MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy"}
+MAGIC = {b"PAR1": "parquet", FILE: "arrow", b"\x93NUMPY": "npy"}
 LFS_POINTER = b"version https://git-lfs"
 UNREAD = {
     BOM_UTF32_LE: "UTF-32 text (convert it to UTF-8)",  # begins as the next one
@@ -37,8 +42,6 @@ UNREAD = {
     b"7z\xbc\xaf\x27\x1c": "7z archive (unpack it)",
     b"\x04\x22\x4d\x18": "lz4 stream (unpack it)",
     b"%PDF-": "PDF (convert it to text)",
-    b"ARROW1": "Arrow file (write it as Parquet)",
-    b"\xff\xff\xff\xff": "Arrow stream (write it as Parquet)",
 }
 """First bytes -> why a file with them is not read."""
 NO_TEXT = "JSON records without a text (see --text-field and --records)"
@@ -67,12 +70,14 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``unread_parquet``.
+        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``unread_table``.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)
         packing = find_packing(head)
         data = unpack_start(packing, head, size) if packing else head
+        if packing and (inner := find_packing(data)):  # a tool compressed what was compressed already
+            packing, data = f"{packing}+{inner}", unpack_start(inner, data, size)
         whole = len(head) < size and len(data) < size
         form = _find_form(path, data, bool(packing), whole, options) if data or whole else None
         if form is not None:
@@ -80,10 +85,10 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     form = form or _by_name(without_ending(path))
     if not head:
         return replace(form, problem="empty")
-    if packing and form.kind in NAMED_KINDS.values():
+    if packing and form.kind in (*NAMED_KINDS.values(), "arrow"):
         return Form("", problem=f"compressed {form.kind} file (unpack it)")
-    if form.kind == "parquet":
-        problem, lacks = unread_parquet(path, options)
+    if form.kind in ("parquet", "arrow"):
+        problem, lacks = unread_table(path, form.kind, options)
         return replace(form, problem=problem, lacks=lacks)
     return replace(form, packing=packing)
 
@@ -99,7 +104,8 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     name = without_ending(path)
     if data.startswith(LFS_POINTER):
         return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")
-    magic_kind = next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
+    is_stream = data.startswith(STREAM) and name.endswith(STREAM_ENDING)
+    magic_kind = "arrow" if is_stream else next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
     kind = magic_kind or _by_name(name).kind
     if magic_kind or kind == "bin":  # token ids may begin with any bytes
         return Form(kind)
@@ -109,14 +115,15 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form(kind)
     if data[TAR[0] :].startswith(TAR[1]):
         return Form("", problem="tar archive (unpack it)")
-    if b"\0" in data[:BINARY_BYTES]:
-        return Form("", problem="binary")
+    if b"\0" in (start := data[:BINARY_BYTES]):
+        return Form("", problem=UNREAD[BOM_UTF16_LE] if _is_utf16(start) else "binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
         return Form("", problem="bytes that are not UTF-8 (convert text to UTF-8)")
     is_array = text[:1] == "["
-    if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in ("{", "[")):
+    starts = ("{", "[", '"') if name.endswith(".json") else ("{", "[")  # of elements; ["a"] may begin a text
+    if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in starts):
         return Form(kind)
     series: list[Any] = []
     found = _elements(text[1:]) if is_array else _records_of_lines(text, whole)
@@ -136,6 +143,9 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         path = f"{path if is_array else '.' + path}[]"
         field = ".".join(names)
         return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
+    if found and is_array and all(isinstance(record, str) for record in found):
+        are_texts = holds and sum(map(len, found)) >= TEXT_CHARACTERS * len(found)
+        return Form("array" if are_texts else kind)
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
     if holds:
@@ -144,6 +154,14 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form(kind)  # one object, such as a file of settings
     is_source = kind == "text" and not packed
     return Form(kind, problem="" if is_source else NO_TEXT, lacks=no_content(f"{path}:1", options, found[0]))
+
+
+def _is_utf16(start: bytes) -> bool:
+    """Whether bytes with zeros are a text in UTF-16 without a byte order mark, most of whose characters are ASCII."""
+    for first, second in ((start[::2], start[1::2]), (start[1::2], start[::2])):
+        if len(first) > 3 and min(first) >= ord("\t") and second.count(0) > ASCII_SHARE * len(second):
+            return True
+    return False
 
 
 def _elements(text: str) -> list[Any]:

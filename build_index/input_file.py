@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import io
 import logging
 import lzma
 import zlib
@@ -18,7 +19,7 @@ from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import open_url, read_head
 
 TOKEN_KINDS = ("npy", "bin")
-RECORD_KINDS = ("lines", "array", "parquet")
+RECORD_KINDS = ("lines", "array", "parquet", "arrow")
 KINDS = ("text", *RECORD_KINDS, *TOKEN_KINDS)
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,8 @@ class InputFile:
     Attributes:
         path: path or URL.
         kind: one of KINDS.
-        packing: a key of MAGIC; empty if the file is not compressed.
+        packing: a key of MAGIC; empty if the file is not compressed. If it is compressed twice, two with a plus sign, the outer one
+            first.
         size: bytes on disk.
         modified_ns: time of the last change; for a URL a number that changes with the file.
         named: whether the user gave this path. A named file must not be skipped.
@@ -98,9 +100,11 @@ def _is_skipped(head: bytes) -> bool:
 
 
 def without_ending(name: str) -> str:
-    """The name of a file in lower case, without the ending of a compressed file."""
-    lower = name.lower()
-    return next((lower.removesuffix(ending) for ending in ENDINGS if lower.endswith(ending)), lower)
+    """The name of a file in lower case, without the endings of compressed files."""
+    name = name.lower()
+    while ending := next((ending for ending in ENDINGS if name.endswith(ending)), ""):
+        name = name.removesuffix(ending)
+    return name
 
 
 def unpack_start(packing: str, head: bytes, size: int) -> bytes:
@@ -125,7 +129,7 @@ def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
     with file.open() as stream:
         pieces: list[bytes] = []
         size = 0
-        for piece in _unpack(stream, file):
+        for piece in _unpack(stream, file.packing, file):
             pieces.append(piece)
             size += len(piece)
             if size >= BLOCK_BYTES:
@@ -135,15 +139,35 @@ def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
             yield b"".join(pieces), stream.tell()
 
 
-def _unpack(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
-    if not file.packing:
+class _Unpacked(io.RawIOBase):
+    """A stream of the bytes of ``pieces``."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]:
+    """The unpacked bytes of ``stream``, the content of ``file``, of which ``packings`` are left."""
+    outer, _, packing = packings.rpartition("+")
+    if outer:
+        stream = io.BufferedReader(_Unpacked(_unpack(stream, outer, file)))
+    if not packing:
         yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
         return
     try:
-        if file.packing in _FRAMES:
-            yield from _unpack_frames(stream, file)
+        if packing in _FRAMES:
+            yield from _unpack_frames(stream, packing, file)
             return
-        with _OPENERS[file.packing](stream) as unpacked:
+        with _OPENERS[packing](stream) as unpacked:
             yield from iter(lambda: unpacked.read(BLOCK_BYTES), b"")
     except OSError as error:
         if error.errno is not None:
@@ -153,9 +177,9 @@ def _unpack(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
         raise _broken(file, error) from error
 
 
-def _unpack_frames(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
+def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[bytes]:
     """Unpack frame by frame: a stream that stops inside a frame is cut off. What follows the last frame is left out."""
-    new_frame, magic, size = _FRAMES[file.packing], MAGIC[file.packing], FRAME_BYTES[file.packing]
+    new_frame, magic, size = _FRAMES[packing], MAGIC[packing], FRAME_BYTES[packing]
     chunk = stream.read(size)
     while chunk:
         frame = new_frame()
@@ -169,7 +193,7 @@ def _unpack_frames(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
         while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
             chunk = (chunk + more).lstrip(b"\0")
         if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
-            log.warning("%s: what follows the end of the %s stream is left out, as it is none", file.path, file.packing)
+            log.warning("%s: what follows the end of the %s stream is left out, as it is none", file.path, packing)
             return
 
 

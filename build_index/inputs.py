@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from suffolk.build_index.form import Form, find_form
-from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start
+from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
@@ -22,13 +22,14 @@ from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import find_files
 
-KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "lines": "JSON lines", "array": "JSON array"}
+KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
+KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array"}
 PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache, and those of them that hold the snapshots' files without their names."""
 EXAMPLES = 3
 """Files that a summary names for each reason."""
-FORMS = "text, JSON lines, JSON arrays, Parquet, .npy or .bin files"
+FORMS = "text, JSON lines, JSON arrays, Parquet, Arrow, .npy or .bin files"
 REMOTE_STARTS = 32
 """Files in storage whose first bytes are read at the same time."""
 
@@ -129,6 +130,11 @@ def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tup
         )
 
 
+def is_table(path: str) -> bool:
+    """Whether the name is that of rows in CSV, perhaps compressed."""
+    return without_ending(path).endswith((".csv", ".tsv"))
+
+
 def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:
     """What is left out, as a text: how many files by reason, and the first names."""
     return "; ".join(_one_reason(*each, examples.get(each[0], ())) for each in sorted(skipped.items())) or "no files"
@@ -142,7 +148,7 @@ def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
     """Refuse an option that acts on none of the files. A Parquet file counts as tokenized, because it may hold token ids."""
     for name, value, unset, acts_on in (
-        ("end of document", options.end_of_document, None, (*TOKEN_KINDS, "parquet")),
+        ("end of document", options.end_of_document, None, (*TOKEN_KINDS, "parquet", "arrow")),
         ("token format", options.token_format, None, ("bin",)),
         ("records", options.records, "auto", RECORD_KINDS),
         ("text field", options.text_field, "text", RECORD_KINDS),

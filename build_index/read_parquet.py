@@ -1,17 +1,17 @@
-"""Reads a text column, or a column of token ids, of a Parquet file in batches."""
+"""Reads a text column, or a column of token ids, of a Parquet or Arrow file in batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
+from suffolk.build_index.arrow_file import ArrowFile
 from suffolk.build_index.block import BLOCK_BYTES, Records, TokenRun
 from suffolk.build_index.conversation import FIELDS, SYSTEM, TOOLS
 from suffolk.build_index.documents import keep_metadata, name_record
@@ -24,6 +24,7 @@ from suffolk.datastore.remote_files import open_url
 
 IDS_COLUMN = "input_ids"
 BATCH_ROWS = 256
+KIND_NAMES = {"parquet": "Parquet", "arrow": "Arrow"}
 TEXT_TYPES = ("string", "large_string", "string_view")
 
 
@@ -41,20 +42,19 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
     """
     column, extra = "", list[str]()
     try:
-        with _opened(file.path) as table:
+        with _opened(file.path, file.kind) as table:
             names = Columns(table.schema_arrow)
             column = _choose(names, file.path, options)
             extra = [name for name in (TOOLS, SYSTEM) if column in FIELDS and name in names]
             extra += [*([options.id_field] if options.id_field else []), *_kept_columns(names, options)]
             _require_single([column, *extra], table.schema_arrow.names, file.path)
-            row, total = 0, max(1, table.metadata.num_rows)
+            row = 0
             wanted = dict.fromkeys(map(names.stored, [column, *extra]))
-            batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted))
+            batches = _batches(table, list(wanted), file.size)
             raw = "" if column in extra else column
             top = column if column in table.schema_arrow.names else column.split(".")[0]
-            for batch in chain.from_iterable(_cut(batch, top) for batch in batches):
+            for batch, done in ((part, done) for whole, done in batches for part in _cut(whole, top)):
                 row += batch.num_rows
-                done = file.size * row // total
                 if column == IDS_COLUMN and column != options.text_field:
                     yield _token_run(batch, options, file.path, row - batch.num_rows), done
                 else:
@@ -67,40 +67,58 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
         ) from error
 
 
-def unread_parquet(path: str, options: BuildOptions) -> tuple[str, str]:
-    """Why a Parquet file is not read, and the column that it lacks; empty texts if it is read.
+def _batches(table: Any, columns: list[str], size: int) -> Iterator[tuple[Any, int]]:
+    """Batches of rows, each with the number of bytes of the file, which has ``size``, read so far."""
+    if isinstance(table, ArrowFile):
+        yield from table.batches(columns, size)
+        return
+    row, total = 0, max(1, table.metadata.num_rows)
+    for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=columns):
+        row += batch.num_rows
+        yield batch, size * row // total
+
+
+def unread_table(path: str, kind: str, options: BuildOptions) -> tuple[str, str]:
+    """Why a Parquet or Arrow file is not read, and the column that it lacks; empty texts if it is read.
 
     Raises Unsupported, Corruption as ``read_parquet``.
     """
-    with _opened(path) as table:
-        if table.metadata.num_row_groups and table.metadata.row_group(0).column(0).file_path:
+    with _opened(path, kind) as table:
+        parts = 0 if isinstance(table, ArrowFile) else table.metadata.num_row_groups
+        if parts and table.metadata.row_group(0).column(0).file_path:
             return "Parquet metadata of other files", ""  # as Dask writes it as _metadata
         try:
             _choose(Columns(table.schema_arrow), path, options)
         except InvalidArgument as error:
-            return "Parquet without a text column", str(error)
+            return f"{KIND_NAMES[kind]} without a text column", str(error)
     return "", ""
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    """The open Parquet file. Raises Unsupported and Corruption as ``read_parquet``, also while it is read."""
+def _opened(path: str, kind: str) -> Iterator[Any]:
+    """The open file of ``kind``. Raises Unsupported and Corruption as ``read_parquet``, also while it is read."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise Unsupported(f"corpus {path}: reading Parquet needs pyarrow; pip install 'suffolk[parquet]'") from error
+        raise Unsupported(
+            f"corpus {path}: reading {KIND_NAMES[kind]} needs pyarrow; pip install 'suffolk[parquet]'"
+        ) from error
     try:
         source: Any = path  # pyarrow reads paths without Python
         if is_storage_url(path):
             source = open_url(path)
         elif path != name_text(path):
             source = pyarrow.PythonFile(open(path, "rb"))  # noqa: SIM115  a path that is not UTF-8; closed with the table
-        with parquet.ParquetFile(source) as table:
+        with ArrowFile(source) if kind == "arrow" else parquet.ParquetFile(source) as table:
             yield table
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # without a number it comes from pyarrow
+            raise
         reason = " ".join(str(error).split())[:160]
-        raise Corruption(f"corpus {path}: damaged Parquet file ({reason}); fetch it again or leave it out") from error
+        raise Corruption(
+            f"corpus {path}: damaged {KIND_NAMES[kind]} file ({reason}); fetch it again or leave it out"
+        ) from error
 
 
 def _choose(names: Columns, path: str, options: BuildOptions) -> str:
@@ -218,14 +236,24 @@ def plain_rows(batch: Any) -> list[dict[str, Any]]:
 
 
 def _readable(kind: Any) -> Any:
-    """``kind`` with microseconds in place of nanoseconds, which Python's times do not have."""
+    """``kind`` with microseconds in place of nanoseconds, which Python's times do not have, also inside of other types."""
     import pyarrow
+    from pyarrow import types
 
-    if pyarrow.types.is_timestamp(kind) and kind.unit == "ns":
+    if types.is_timestamp(kind) and kind.unit == "ns":
         return pyarrow.timestamp("us", kind.tz)
-    if pyarrow.types.is_struct(kind):
+    if (types.is_duration(kind) or types.is_time64(kind)) and kind.unit == "ns":
+        return pyarrow.duration("us") if types.is_duration(kind) else pyarrow.time64("us")
+    if types.is_struct(kind):
         return pyarrow.struct([field.with_type(_readable(field.type)) for field in kind])
-    return kind
+    if types.is_map(kind):
+        return pyarrow.map_(_readable(kind.key_type), kind.item_field.with_type(_readable(kind.item_type)))
+    if types.is_fixed_size_list(kind):
+        return pyarrow.list_(kind.value_field.with_type(_readable(kind.value_type)), kind.list_size)
+    for is_kind, new in ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list)):
+        if is_kind(kind):
+            return new(kind.value_field.with_type(_readable(kind.value_type)))
+    return _readable(kind.value_type) if types.is_dictionary(kind) and types.is_temporal(kind.value_type) else kind
 
 
 def _plain(value: Any) -> Any:
@@ -239,4 +267,4 @@ def _plain(value: Any) -> Any:
         return None if value != value else value
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
-    return str(value) if isinstance(value, Decimal | UUID) else value
+    return str(value) if isinstance(value, Decimal | UUID | timedelta) else value

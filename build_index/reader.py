@@ -62,7 +62,7 @@ def _read(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[
     match file.kind:
         case "text":
             return read_large_text(file)
-        case "parquet":
+        case "parquet" | "arrow":
             return read_parquet(file, options)
         case "npy":
             return read_npy(file, options.end_of_document)

@@ -30,7 +30,7 @@ from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.endpoint import Endpoint, bind_error
 from suffolk.serving.net.http_body import ErrorBody, error_response
-from suffolk.serving.net.http_middleware import AccessMiddleware, HostMiddleware, RequestIds, TrailingSlashes
+from suffolk.serving.net.http_middleware import AccessMiddleware, HostMiddleware, PlainPaths, RequestIds
 from suffolk.serving.net.http_server import HttpLimits, HttpServer
 from suffolk.serving.net.identity import EVERY_TENANT, Role, caller
 from suffolk.serving.net.metrics import RequestMetrics
@@ -70,7 +70,7 @@ def build_app(
     return Starlette(
         routes=[*routes, *open_routes],
         middleware=[
-            Middleware(TrailingSlashes),
+            Middleware(PlainPaths),
             Middleware(RequestIds),
             Middleware(HostMiddleware, rules=hosts, **refusals),
             *middleware,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +26,10 @@ _SMALL = 1 << 16
 """Bytes of a body whose invalid value a message shows. Every error holds its value, which may be all of the body."""
 _KEYS = 200
 """Characters of the names of a body's fields that a message shows."""
+_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
+_CHARSETS = (*_UTF8, "utf-16", "utf-16le", "utf-16be", "utf-32", "iso-8859-1", "latin1", "windows-1252", "cp1252")
+"""Character sets of bodies. Some others of Python take very long."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 LARGE = 1 << 16
@@ -49,11 +54,20 @@ class InvalidField(InvalidArgument):
         self.code = code
 
 
-def check_encoding(request: Request) -> None:
-    """Raises HTTPException 415 for a body that is compressed."""
+def check_encoding(request: Request, is_stream: bool = False) -> str:
+    """The character set of the body. ``is_stream``: it is read in parts, and has to be UTF-8.
+
+    Raises HTTPException 415 for a body that is compressed, or in another one.
+    """
     if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
         text = f"the content encoding is {encoding[:60]!r}; send the body as it is"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    named = _CHARSET.search(request.headers.get("content-type", ""))
+    charset = named[1].lower() if named else "utf-8"
+    if charset not in (_UTF8 if is_stream else _CHARSETS):
+        text = f"the character set is {charset[:60]!r}; send the body in UTF-8"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    return charset
 
 
 def check_query(request: Request, *keys: str) -> None:
@@ -63,6 +77,21 @@ def check_query(request: Request, *keys: str) -> None:
         raise InvalidField(unknown, f": unknown key of the query; the keys are {', '.join(keys) or 'in the body'}")
     if repeated := next((key for key in given if given.count(key) > 1), ""):
         raise InvalidField(repeated, ": it is twice in the query; give it once")
+
+
+async def read_utf8(request: Request, limit: int) -> bytes:
+    """Read the body as ``read_body``, in UTF-8.
+
+    Raises HTTPException as ``check_encoding``, InvalidField if it is not in its character set.
+    """
+    charset = check_encoding(request)
+    data = await read_body(request, limit)
+    if charset in _UTF8:
+        return data
+    try:
+        return data.decode(charset).encode()
+    except UnicodeError as error:
+        raise InvalidField("", f": it is not in {charset}, its character set ({error}); send it in UTF-8") from None
 
 
 async def read_body(request: Request, limit: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 
@@ -19,19 +20,24 @@ from suffolk.serving.net.tracing import HEADER, begin_request, server_span
 
 OPEN_PATHS = ("/health", "/healthz", "/livez", "/ready", "/readyz")
 """Paths of every server that need no identity."""
+_AUTHORITY = re.compile(r"https?://[^/]*", re.IGNORECASE)
+"""Before the path, if a request names its target as a whole URL (RFC 9112, 3.2.2), as for a proxy."""
 SUBJECTS = "suffolk.subjects"
 """Key of the scope with the names in the client's certificate, which ``LimitedProtocol`` sets."""
 
 
-class TrailingSlashes:
-    """Reads a path with slashes at its end as the one without. A redirect would lose the prefix that a proxy has removed."""
+class PlainPaths:
+    """Reads a path with slashes at its end, or several at its start, as the one without, and the path of a whole URL.
+
+    A redirect would lose the prefix that a proxy has removed.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+            scope = {**scope, "path": "/" + _AUTHORITY.sub("", scope["path"], 1).strip("/")}
         await self._app(scope, receive, send)
 
 

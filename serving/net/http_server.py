@@ -29,7 +29,10 @@ READ_BURST = 4 << 20
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
-"""Seconds for one read of a request. Idle connections are closed after this time."""
+"""Seconds for one read of a request."""
+IDLE_SECONDS = 95.0
+"""Seconds after which a connection without a request is closed. Proxies and clients close theirs after 4 to 90 (Go's). They have to
+be first, as a request may cross with the end of its connection."""
 _SMALL = 1 << 16
 """Bytes that are used before their connection waits for the pace."""
 _LAST_SECONDS = 0.5
@@ -81,13 +84,15 @@ class HttpLimits:
     Attributes:
         connections: most open connections. A further one takes the place of the one that has waited the longest for a request; if
             none waits, it gets 503 at once.
-        read_seconds: seconds for the next part of a request.
+        read_seconds: seconds for the first request, and for the next part of one.
+        idle_seconds: seconds for the next request.
         write_seconds: seconds for a client to read buffered data, before the connection is closed.
         threads: calls that run at the same time outside of the event loop.
     """
 
     connections: int = SPARE_CONNECTIONS
     read_seconds: float = READ_SECONDS
+    idle_seconds: float = IDLE_SECONDS
     write_seconds: float = READ_SECONDS
     threads: int = SPARE_CONNECTIONS
 
@@ -112,7 +117,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             headers=[("server", "suffolk")],
-            timeout_keep_alive=cast(int, limits.read_seconds),  # uvicorn accepts a float
+            timeout_keep_alive=cast(int, limits.idle_seconds),  # uvicorn accepts a float
         )
         self._config.load()
         self._config.ssl = tls.http_context() if tls else None
@@ -147,7 +152,7 @@ class LimitedProtocol(H11Protocol):
     def __init__(self, limits: HttpLimits, pace: TokenBucket, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._limits, self._pace = limits, pace
-        self._opened = time.monotonic()
+        self._answered = time.monotonic()  # the last request, or the connection opened
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
 
@@ -169,12 +174,12 @@ class LimitedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _close_waiting(self) -> bool:
-        """Close the oldest other connection that waits for a request. Returns whether there was one."""
+        """Close the other connection that has waited the longest for a request. Returns whether there was one."""
         others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
         waiting = [each for each in others if each.waits()]
         if not waiting:
             return False
-        oldest = min(waiting, key=lambda each: each._opened)
+        oldest = min(waiting, key=lambda each: each._answered)
         self.connections.discard(oldest)
         oldest.transport.abort()
         return True
@@ -194,6 +199,10 @@ class LimitedProtocol(H11Protocol):
     def _use(self, data: bytes) -> None:
         super().data_received(data)
         self._watch_read()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._answered = time.monotonic()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -1,4 +1,4 @@
-"""Build a datastore from corpora: text files, source trees, JSON lines or arrays, Parquet, or
+"""Build a datastore from corpora: text files, source trees, JSON lines or arrays, Parquet, Arrow, or
 tokenized .npy and .bin files. Text and JSON may be compressed (gzip, zstd, bzip2, xz). A record
 holds a text, a conversation, a logged request of OpenAI's API, or a line of a --record file.
 

@@ -50,17 +50,33 @@ def test_values_of_parquet_are_those_of_json(tmp_path: Path) -> None:
         ),
         "seen": moment,
         "repo": pyarrow.StructArray.from_arrays([moment], ["pushed"]),
+        "log": pyarrow.array([[("at", 1580000000000000123)]] * 2, pyarrow.map_(pyarrow.string(), moment.type)),
+        "took": pyarrow.array([1500000000] * 2, pyarrow.duration("ns")),
+        "hour": pyarrow.array([3600000000005] * 2, pyarrow.time64("ns")),
         "day": pyarrow.array([date(2020, 1, 2)] * 2),
         "price": pyarrow.array([Decimal("1.50")] * 2),
         "score": pyarrow.array([float("nan"), 0.5]),
     }
     parquet.write_table(pyarrow.table(rows), tmp_path / "a.parquet")
     chosen = {"text_field": "doc.body", "metadata": ("doc.license", "seen", "repo.pushed", "day", "price", "score")}
+    chosen["metadata"] += ("log.at", "took", "hour")
     (block,) = blocks(tmp_path / "a.parquet", tokenizer="some", on_error="skip", **chosen)
     found = parse_documents(block.payload, options("s", on_error="skip", **chosen))
     then = "2020-01-26T00:53:20+00:00"
     kept = {"doc.license": "mit", "seen": then, "repo.pushed": then, "day": "2020-01-02", "price": "1.50"}
+    kept |= {"log.at": then, "took": "0:00:01.500000", "hour": "01:00:00"}
     assert (found.texts, found.metadata, len(found.left_out)) == (["one"], [kept], 1)
+
+
+def test_nanoseconds_inside_of_lists(tmp_path: Path) -> None:
+    """Of messages with their times."""
+    moment = pyarrow.timestamp("ns")
+    for kind in (pyarrow.list_(moment), pyarrow.large_list(moment), pyarrow.list_(moment, 1)):
+        message = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string()), ("at", kind)])
+        rows = [[{"role": "user", "content": "a", "at": [1580000000000000123]}]]
+        parquet.write_table(pyarrow.table({"messages": pyarrow.array(rows, pyarrow.list_(message))}), tmp_path / "a")
+        (block,) = blocks(tmp_path / "a", tokenizer="some")
+        assert block.payload.rows[0]["messages"][0]["at"] == ["2020-01-26T00:53:20"]
 
 
 def test_fields_ids_and_line_numbers() -> None:

@@ -206,8 +206,6 @@ def write_unread(folder: Path) -> None:
     zipfile.ZipFile(folder / "e.zip", "w").writestr("x", "x")
     with tarfile.open(folder / "f.tar.gz", "w:gz") as archive:
         archive.add(folder / "a.txt", "a.txt")
-    with pyarrow.OSFile(str(folder / "g.arrow"), "wb") as sink, pyarrow.ipc.new_file(sink, pyarrow.schema([])):
-        pass
     (folder / "h.txt").touch()
     (folder / "i.npy.gz").write_bytes(gzip.compress(b"\x93NUMPY"))
     (folder / "j").symlink_to(folder / "nowhere")
@@ -215,7 +213,6 @@ def write_unread(folder: Path) -> None:
     (folder / "l.pdf").write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n")
     (folder / "m.txt").write_text("Привет, мир. " * 9, encoding="cp1251")
     (folder / "n.txt").write_text("UTF-32", encoding="utf-32")
-    (folder / "o.parquet").write_bytes((folder / "g.arrow").read_bytes())
     (folder / "p.txt").write_text("日本語のテキスト。" * 9, encoding="utf-16-le")
     (folder / "q.jsonl").write_text('{"text": "こんにちは、世界"}\n' * 9, encoding="shift-jis")
 
@@ -226,14 +223,12 @@ REASONS = {
     "d.txt": "UTF-16 text (convert it to UTF-8)",
     "e.zip": "zip archive (unpack it)",
     "f.tar.gz": "tar archive (unpack it)",
-    "g.arrow": "Arrow file (write it as Parquet)",
     "i.npy.gz": "compressed npy file (unpack it)",
     "j": "not a regular file",
     "k": "linked folder (name it)",
     "l.pdf": "PDF (convert it to text)",
     "m.txt": "bytes that are not UTF-8 (convert text to UTF-8)",
     "n.txt": "UTF-32 text (convert it to UTF-8)",
-    "o.parquet": "Arrow file (write it as Parquet)",
     "p.txt": "bytes that are not UTF-8 (convert text to UTF-8)",
     "q.jsonl": "bytes that are not UTF-8 (convert text to UTF-8)",
 }
@@ -252,7 +247,7 @@ def test_what_is_not_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [Path(file.path).name for file in inputs.files] == ["a.txt"]
     assert {Path(each.place).name: each.reason for each in inputs.unread} == REASONS
     assert inputs.passed_over["empty"] == 1
-    for name in ("b.png", "c.parquet", "d.txt", "e.zip", "f.tar.gz", "g.arrow", "i.npy.gz"):
+    for name in ("b.png", "c.parquet", "d.txt", "e.zip", "f.tar.gz", "i.npy.gz"):
         with pytest.raises(InvalidArgument) as refusal:
             find_inputs(options(tmp_path / "in" / name))
         assert f"{name}: {REASONS[name]}, which is not read; name text, JSON lines" in str(refusal.value)

@@ -36,11 +36,10 @@ from suffolk.serving.net.http_app import build_app
 from suffolk.serving.net.http_body import (
     LARGE,
     LargeBodies,
-    check_encoding,
     check_query,
     parse_body,
     plain_error,
-    read_body,
+    read_utf8,
 )
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.playground.pages import page_routes
@@ -169,8 +168,7 @@ def _endpoint(
         if role > Role.READ:
             with service.metrics.count_refusals("http", method):
                 caller().require_anywhere(role)
-        check_encoding(request)
-        data = await read_body(request, limits.MAX_REQUEST_BYTES)
+        data = await read_utf8(request, limits.MAX_REQUEST_BYTES)
         begin = time.monotonic()
         end = begin + HTTP_SECONDS
         found: Callable[[], Any] = partial(read, data)

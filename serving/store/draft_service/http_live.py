@@ -17,21 +17,22 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import BeforeValidator, ConfigDict, FailFast, Field
 from starlette.requests import Request
 
 from suffolk.datastore import limits
 from suffolk.datastore.documents import Document
 from suffolk.serving.net.http_body import InvalidField, parse_body
-from suffolk.serving.store.draft_service.http_messages import Token
+from suffolk.serving.net.json_fields import OR_NULL, NullsBody
+from suffolk.serving.store.draft_service.http_messages import Name, Switch, TokenIds
 from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
 
 
-class StoreBody(BaseModel):
+class StoreBody(NullsBody):
     """The name of a live datastore."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    datastore: str = ""
+    datastore: Name = ""
 
 
 def _without_nulls(metadata: Any) -> Any:
@@ -40,11 +41,11 @@ def _without_nulls(metadata: Any) -> Any:
     return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
-class DocumentBody(BaseModel):
+class DocumentBody(NullsBody):
     """A document to append: token ids or a text."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    tokens: Annotated[list[Token], FailFast()] = []
+    tokens: Annotated[TokenIds, OR_NULL] = []
     text: str | None = None
     id: str | None = None
     metadata: Annotated[dict[str, str | int | float | bool], BeforeValidator(_without_nulls)] = {}
@@ -56,16 +57,16 @@ class AppendBody(StoreBody):
 
     documents: Annotated[list[DocumentBody], FailFast(), Field(max_length=limits.MAX_DOCUMENTS)]
     group: str | None = None
-    replace: bool = False
-    key: str = ""
+    replace: Switch = False
+    key: Name = ""
 
 
 class DeleteBody(StoreBody):
     """The keys of a deletion."""
 
-    ids: list[str] = []
-    where: list[str] = []
-    group: str = ""
+    ids: Annotated[list[str], OR_NULL] = []
+    where: Annotated[list[str], OR_NULL] = []
+    group: Name = ""
 
 
 def read_append(data: bytes) -> tuple[AppendBody, list[npt.NDArray[Any] | None]]:

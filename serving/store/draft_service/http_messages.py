@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import ConfigDict, FailFast, Field
 
 from suffolk.datastore import context_query, limits
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
@@ -17,30 +17,34 @@ from suffolk.datastore.retriever import MAX_NODES
 from suffolk.datastore.tokenizer import node_texts, window_texts
 from suffolk.datastore.tree_paths import Paths, path_counts, tree_paths
 from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.json_fields import OR_NULL, Int, NullsBody
 from suffolk.serving.net.messages.choices import DatastoreChoice
 from suffolk.serving.net.tokens import TOKEN
 from suffolk.serving.store.draft_service.service import DraftService, Expired
 
 Token = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
-MatchLength = Annotated[int, Field(ge=1, le=limits.MAX_CONTEXT)]
-Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
+MatchLength = Annotated[Int, Field(ge=1, le=limits.MAX_CONTEXT), OR_NULL]
+Nodes = Annotated[Int, Field(ge=0, le=MAX_NODES)]
+Name = Annotated[str, OR_NULL]
+Switch = Annotated[bool, OR_NULL]
+TokenIds = Annotated[list[Token], FailFast()]
 
 
-class ChoiceBody(BaseModel):
+class ChoiceBody(NullsBody):
     """A datastore to search, its weight, and its group of all contexts, or a list with one or null for each."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     name: str
-    weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] = 1
+    weight: Annotated[Int, Field(ge=1, le=MAX_WEIGHT), OR_NULL] = 1
     group: str | list[str | None] | None = None
 
 
-class StoresBody(BaseModel):
+class StoresBody(NullsBody):
     """``datastores`` searches several datastores as one; ``datastore`` names a single one."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    datastore: str = ""
-    datastores: list[ChoiceBody] = []
+    datastore: Name = ""
+    datastores: Annotated[list[ChoiceBody], OR_NULL] = []
 
     def choices(self) -> list[DatastoreChoice]:
         """Raises InvalidArgument if datastores are named in both ways."""
@@ -58,10 +62,10 @@ class LookupBody(StoresBody):
     ``text`` is a single context, which the server encodes. ``group``: one for all contexts, or a list with one or null for each.
     """
 
-    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()] = []
+    contexts: Annotated[list[TokenIds], FailFast(), OR_NULL] = []
     text: str | None = None
     group: str | list[str | None] | None = None
-    scope: str = ""
+    scope: Name = ""
     max_match: MatchLength = context_query.DEFAULT_MAX_MATCH
     min_match: MatchLength = context_query.DEFAULT_MIN_MATCH
 
@@ -77,11 +81,11 @@ class DraftBody(LookupBody):
     datastore.
     """
 
-    max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = context_query.DEFAULT_MAX_DEPTH
-    max_nodes: Nodes | list[Nodes] = context_query.DEFAULT_MAX_NODES
-    least_counts: list[Annotated[int, Field(ge=0, lt=1 << 64)]] = []
-    texts: bool = False
-    by_datastore: bool = False
+    max_depth: Annotated[Int, Field(ge=1, le=limits.MAX_DEPTH), OR_NULL] = context_query.DEFAULT_MAX_DEPTH
+    max_nodes: Annotated[Nodes | list[Nodes], OR_NULL] = context_query.DEFAULT_MAX_NODES
+    least_counts: Annotated[list[Annotated[Int, Field(ge=0, lt=1 << 64)]], OR_NULL] = []
+    texts: Switch = False
+    by_datastore: Switch = False
 
     def query(self) -> ContextQuery:
         """Raises InvalidArgument if nodes with texts are too many."""
@@ -93,18 +97,18 @@ class DraftBody(LookupBody):
         return found
 
 
-class TreeBody(BaseModel):
+class TreeBody(NullsBody):
     """Continuations of one context as the columns of a tree."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    tokens: Annotated[list[Token], FailFast()]
-    parents: Annotated[list[Token], FailFast()]
+    tokens: TokenIds
+    parents: TokenIds
 
 
 class CountBody(StoresBody):
     """The keys of a call that counts continuations: ``trees`` has one for each of ``contexts``."""
 
-    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
+    contexts: Annotated[list[TokenIds], FailFast()]
     trees: list[TreeBody]
 
     def paths(self) -> list[Paths]:
@@ -121,21 +125,21 @@ class CountBody(StoresBody):
 class OccurrencesBody(StoresBody):
     """The keys of a search for occurrences. ``texts``: add the text of each occurrence."""
 
-    tokens: Annotated[list[Token], FailFast()] = []
+    tokens: Annotated[TokenIds, OR_NULL] = []
     text: str | None = None
-    limit: int = context_query.DEFAULT_OCCURRENCES
-    context: int = context_query.DEFAULT_WINDOW
-    before: int = 0
-    group: str = ""
-    scope: str = ""
-    texts: bool = False
+    limit: Annotated[Int, OR_NULL] = context_query.DEFAULT_OCCURRENCES
+    context: Annotated[Int, OR_NULL] = context_query.DEFAULT_WINDOW
+    before: Annotated[Int, OR_NULL] = 0
+    group: Name = ""
+    scope: Name = ""
+    texts: Switch = False
 
     def query(self) -> OccurrenceQuery:
         pattern = np.array(self.tokens, TOKEN)
         return OccurrenceQuery(pattern, self.limit, self.context, self.before, self.group or None, self.scope or None)
 
 
-def require_one(body: BaseModel, field: str) -> None:
+def require_one(body: NullsBody, field: str) -> None:
     """Raise InvalidArgument unless ``body`` has either ``field`` or a text."""
     if (field in body.model_fields_set) == ("text" in body.model_fields_set):
         raise InvalidField(field, f": give either {field} or text")

@@ -48,7 +48,7 @@ def stream_endpoint(
     """The endpoint. ``bodies``: takes turns with the bodies of other endpoints."""
 
     async def answer(request: Request) -> Response:
-        check_encoding(request)
+        check_encoding(request, is_stream=True)
         with service.metrics.count_refusals("http", "AppendStream"):
             check_query(request, "datastore", "group")
         with service.streams.take("http"):

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.net.call_errors import grpc_code, http_status
-from suffolk.serving.net.http_body import InvalidField, LargeBodies, check_encoding, parse_body, read_body
+from suffolk.serving.net.http_body import InvalidField, LargeBodies, parse_body, read_utf8
 from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
@@ -120,8 +120,7 @@ async def read_json(request: Request, limit: int) -> bytes:
     if kind != "application/json":
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-    check_encoding(request)
-    data = await read_body(request, limit)
+    data = await read_utf8(request, limit)
     if (lists := data.count(b"[") + data.count(b"{")) > limits.MAX_LISTS:
         raise InvalidField("", f" has {lists} brackets and braces; the limit is {limits.MAX_LISTS}; split the request")
     return data

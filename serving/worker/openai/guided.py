@@ -76,7 +76,7 @@ def _choice(field: str, texts: Sequence[str]) -> Grammar:
 def read_grammar(response_format: Mapping[str, Any] | None, name: str = "response_format") -> Grammar | None:
     """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
-    ``name``: the request's path of the field. As in llama.cpp, ``json_object`` may have a ``schema``.
+    ``name``: the request's path of the field. As in llama.cpp, ``schema`` and ``strict`` may stand beside the type.
 
     Raises InvalidArgument for any other value.
     """
@@ -88,8 +88,10 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
         return Grammar("json_object") if own is None else _schema_grammar(own, f"{name}.schema", False)
     if kind != "json_schema":
         raise InvalidField("response_format.type", f" is {kind!r}; it must be text, json_object or json_schema")
-    path = f"{name}.json_schema.schema" if name == "response_format" else f"{name}.schema"
     wrapper = response_format.get("json_schema")
+    path = f"{name}.json_schema.schema" if name == "response_format" else f"{name}.schema"
+    if wrapper is None and "schema" in response_format:
+        wrapper, path = response_format, f"{name}.schema"
     schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
     is_strict = isinstance(wrapper, dict) and wrapper.get("strict") is True
     return _schema_grammar(schema, path, is_strict)

@@ -81,7 +81,9 @@ def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Raises InvalidArgument if calls are no list, or arguments are not a JSON object.
+    Arguments that are no JSON stay texts: those of an answer that was cut off, which agents send back with an error as result.
+
+    Raises InvalidArgument if calls are no list, or arguments are JSON of another kind.
     """
     found = [dict(message) for message in messages]
     for at, message in enumerate(found):
@@ -103,10 +105,11 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
     arguments = function.get("arguments", {})
     try:
         arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
+        is_cut = False
     except (ValueError, RecursionError):
-        arguments = False
+        is_cut = True
     arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
-    if not isinstance(arguments, dict):
+    if not is_cut and not isinstance(arguments, dict):
         raise InvalidArgument(
             Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
         )

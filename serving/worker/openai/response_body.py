@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content, text_of
-from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Int, Message, no_limit
+from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Message, no_limit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,6 +30,12 @@ _INSTEAD = {
     "context_management": "leave it out",
 }
 """Field that is refused -> what to do instead."""
+_TOOLS_ELSEWHERE = (
+    *("apply_patch", "code_interpreter", "computer", "computer_use", "computer_use_preview", "custom"),
+    *("file_search", "image_generation", "local_shell", "mcp", "namespace", "shell", "tool_search"),
+    *("web_search", "web_search_preview"),
+)
+"""Types of tools that OpenAI runs, or whose calls are no JSON. Agents such as Codex always name some beside their functions."""
 
 
 class _Part(BaseModel):
@@ -111,6 +118,12 @@ class ResponseBody(GenerationBody):
         return self
 
     @property
+    def callable_tools(self) -> list[dict[str, Any]]:
+        """The tools without those of ``_TOOLS_ELSEWHERE``, if there are functions too. Without functions all, which is refused."""
+        functions = [tool for tool in self.tools or () if tool.get("type") not in _TOOLS_ELSEWHERE]
+        return functions or self.tools or []
+
+    @property
     def has_logprobs(self) -> bool:
         """Whether the texts have log-probabilities."""
         return _LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
@@ -137,7 +150,7 @@ def chat_of(body: ResponseBody) -> ResponseChat:
     own = {
         "messages": _messages(body),
         "max_completion_tokens": body.max_output_tokens,
-        "tools": None if body.tools is None else [_tool(tool) for tool in body.tools],
+        "tools": None if body.tools is None else [_tool(tool) for tool in body.callable_tools],
         "tool_choice": _tool_choice(body.tool_choice),
         "parallel_tool_calls": body.parallel_tool_calls,
         "response_format": _response_format(body.text.format if body.text else None),

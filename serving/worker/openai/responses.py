@@ -178,7 +178,7 @@ def _head(model: str, body: ResponseBody) -> Event:
         "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": {"type": "text"}} | form,
         "tool_choice": body.tool_choice or "auto",
-        "tools": body.tools or [],
+        "tools": body.callable_tools,
         "top_logprobs": body.top_logprobs or 0,
         "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": "disabled",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.json_fields import OR_NULL, Int, NullsBody
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.known_fields import check_extra
@@ -21,17 +22,11 @@ RANDOM = -1
 """Asks for a random seed, as in vLLM and llama.cpp."""
 
 
-def _whole(value: Any) -> Any:
-    """A whole float as an integer; other values unchanged."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _given(seed: Any) -> Any:
     """``seed``, or None if it is ``RANDOM``."""
     return None if seed == RANDOM else seed
 
 
-Int = Annotated[int, BeforeValidator(_whole)]
 Count = Annotated[Int, Field(ge=1)]
 Seed = Annotated[Annotated[Int, Field(ge=-(1 << 63), lt=1 << 63)] | None, BeforeValidator(_given)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -264,15 +259,15 @@ class TokenizeBody(TemplateFields):
     return_token_strs: bool | None = None
 
 
-class PassagesBody(BaseModel):
+class PassagesBody(NullsBody):
     """POST /suffolk/passages: the end of a text, whose longest part is searched in ``datastores`` (default: all)."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
     tokens: Annotated[list[TokenId], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR]
     datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
-    limit: Annotated[Int, Field(ge=1, le=MAX_PASSAGES)] = 3
-    following: Annotated[Int, Field(ge=0, le=MAX_FOLLOWING)] = 16
+    limit: Annotated[Int, Field(ge=1, le=MAX_PASSAGES), OR_NULL] = 3
+    following: Annotated[Int, Field(ge=0, le=MAX_FOLLOWING), OR_NULL] = 16
 
 
 class DetokenizeBody(Body):

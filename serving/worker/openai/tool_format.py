@@ -72,7 +72,7 @@ def takes_tools(tokenizer: Any) -> bool:
 def generic_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` of roles that every template knows. The first one begins with a description of ``tools``, if there are some.
 
-    The calls of ``messages`` have their arguments as objects, as ``template_messages`` makes them.
+    The calls of ``messages`` have their arguments as ``template_messages`` makes them.
     """
     functions = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
     found = [_plain(message) for message in messages]

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,7 +26,9 @@ BUFFERS = 32 * MIB
 
 
 @contextmanager
-def serving(monkeypatch: pytest.MonkeyPatch, rate: float) -> Iterator[tuple[str, int]]:
+def serving(
+    monkeypatch: pytest.MonkeyPatch, rate: float, limits: HttpLimits | None = None
+) -> Iterator[tuple[str, int]]:
     """The address of a server that answers with the size of a body: 0 at once, and at /size after it has read the body."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,7 +37,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, rate: float) -> Iterator[tuple[str,
 
     monkeypatch.setattr(http_server, "READ_RATE", rate)
     monkeypatch.setattr(http_server, "READ_BURST", MIB)
-    server = HttpServer(Endpoint("127.0.0.1", 0), answer, HttpLimits())
+    server = HttpServer(Endpoint("127.0.0.1", 0), answer, limits or HttpLimits())
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -69,3 +72,40 @@ def test_large_bodies_beyond_the_burst_arrive_whole(monkeypatch: pytest.MonkeyPa
             connection.request("POST", "/size", bytes(size))
             assert int(connection.getresponse().read()) == size
         connection.close()
+
+
+def ask(client: http.client.HTTPConnection) -> int:
+    client.request("GET", "/")
+    answer = client.getresponse()
+    answer.read()
+    return answer.status
+
+
+def test_a_connection_may_be_idle_for_longer_than_a_request_may_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: pools of clients and proxies, which keep connections for a minute, met the end of theirs after five seconds."""
+    assert HttpLimits().idle_seconds > 90
+    limits = HttpLimits(read_seconds=0.2, idle_seconds=HANG)
+    with serving(monkeypatch, 16 * MIB, limits) as address:
+        client = http.client.HTTPConnection(*address, timeout=HANG)
+        assert ask(client) == 200
+        first = client.sock
+        time.sleep(0.5)
+        assert ask(client) == 200
+        assert client.sock is first
+        first.sendall(b"GET /")
+        assert first.recv(1) == b""
+        client.close()
+
+
+def test_a_new_connection_takes_the_place_of_the_longest_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the oldest one, which a pool uses the most."""
+    with serving(monkeypatch, 16 * MIB, HttpLimits(connections=2)) as address:
+        first, second, third = (http.client.HTTPConnection(*address, timeout=HANG) for _ in range(3))
+        assert [ask(client) for client in (first, second, first)] == [200, 200, 200]
+        kept = first.sock
+        assert [ask(client) for client in (third, first)] == [200, 200]
+        assert first.sock is kept
+        with pytest.raises(OSError):  # noqa: PT011  one of several
+            ask(second)
+        for client in (first, second, third):
+            client.close()

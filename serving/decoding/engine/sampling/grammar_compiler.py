@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
 from suffolk.serving.decoding.engine.sampling.grammar_checks import (
+    MAX_INTERSECTIONS,
     inner_schemas,
+    intersections,
     rule_cycle,
     schema_cycle,
     unheld_number,
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
     from suffolk.serving.decoding.engine.model.target import Target
 
-JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
-"""At most 64 white characters between two parts of JSON. Without a bound, small models may generate them without end."""
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]?(\r?\n){0,2}[ \t]{0,40}"}
+"""Between two parts of JSON at most two line ends and an indentation. Small models may generate them without end."""
 STACK_BYTES = 256 << 20
 """Stack of a thread that compiles; what is not used takes no memory. The library calls itself, with up to 17 KiB, for each
 reference or rule that leads to the next. Without room for all of a grammar of the longest text, it ends the process."""
@@ -142,13 +144,19 @@ def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
 
 
 def _check(grammar: Grammar) -> None:
-    """Raises RefusedGrammar for references in a circle and numbers that the library does not hold. It may end the process."""
+    """Raises RefusedGrammar for references in a circle, for numbers that the library does not hold, of which it may end the
+    process, and for too many intersections.
+    """
     try:
         if grammar.kind == "json_schema":
             schemas = [json.loads(grammar.text)]
             cycle = schema_cycle(schemas[0])
         elif grammar.kind in ("lark", "gbnf"):
             rules = _lark(grammar) if grammar.kind == "gbnf" else grammar.text
+            if (count := intersections(rules)) > MAX_INTERSECTIONS:
+                raise _refusal(
+                    grammar, f"it has {count} times '&'; the limit is {MAX_INTERSECTIONS}, as more may take minutes"
+                )
             cycle, schemas = rule_cycle(rules), inner_schemas(rules)
         else:
             return

@@ -317,5 +317,5 @@ def test_the_end_may_be_drafted_and_taken_back(target: Target) -> None:
 def test_json_is_not_padded_without_end(target: Target) -> None:
     matcher = GrammarMatcher.of(target, Grammar("json_schema", json.dumps({"type": "object"})))
     assert matcher is not None
-    rows = matcher.apply(torch.zeros(2, 257), contexts("{" + " " * 63, " "))
+    rows = matcher.apply(torch.zeros(2, 257), contexts("{" + " " * 40, " "))
     assert (rows[:, tokens_of(" ")[0]] == 0).tolist() == [True, False]

@@ -11,6 +11,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import MAX_GRAMMAR, Grammar
 from suffolk.serving.decoding.engine.sampling.grammar_checks import rule_cycle, schema_cycle
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from tests.support.grammars import Oracle, ending_target, tokens_of
 
@@ -148,3 +149,15 @@ def test_cycles_of_schemas(schema: dict[str, Any], cycle: str) -> None:
 )
 def test_cycles_of_rules(rules: str, cycle: str) -> None:
     assert rule_cycle(rules) == cycle
+
+
+def test_many_intersections_are_refused_at_once(target: Target) -> None:
+    """The library takes minutes for 400, and nothing can interrupt it."""
+
+    def rules(count: int) -> str:
+        terms = [f"T{each}: /[a-z&]*{chr(97 + each % 26)}[a-z]*/ // & more" for each in range(count)]
+        return "\n".join([f"start: T\nT: {' & '.join(f'T{each}' for each in range(count))}", *terms])
+
+    GrammarCompiler.of(target).compile(Grammar("lark", rules(3)))
+    with pytest.raises(InvalidArgument, match="has 399 times '&'; the limit is 64"):
+        GrammarCompiler.of(target).compile(Grammar("lark", rules(400)))

@@ -285,6 +285,13 @@ def test_a_slash_at_the_end_of_a_path_is_ignored(server: WorkerServer) -> None:
         assert ask(server, "GET", f"{path}/")[2] == ask(server, "GET", path)[2]
     assert ask(server, "POST", f"{CHAT}/", chat())[0] == 200
     assert ask(server, "POST", f"{CHAT}/x/", chat())[0] == 404
+    assert ask(server, "GET", "//v1/models")[2] == ask(server, "GET", "/v1/models")[2]
+
+
+def test_a_target_may_be_a_whole_url(server: WorkerServer) -> None:
+    """As of a client that takes the worker for its proxy."""
+    assert ask(server, "GET", "http://127.0.0.1:8000/v1/models")[2] == ask(server, "GET", "/v1/models")[2]
+    assert ask(server, "GET", "http://127.0.0.1")[0] == ask(server, "GET", "/")[0]
 
 
 def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:
@@ -294,9 +301,24 @@ def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:
         415,
         True,
     )
+    for charset in ("punycode", "zip"):
+        status, _, reply = ask(server, "POST", CHAT, chat(), {"Content-Type": f"application/json; charset={charset}"})
+        named = f"the character set is '{charset}'; send the body in UTF-8" in reply["error"]["message"]
+        assert (status, named) == (415, True)
     half = b'{"messages": [{"role": "user", "content": "a \\ud83d b"}]}'
     status, _, reply = ask(server, "POST", CHAT, half)
     assert (status, "half a surrogate pair" in reply["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "UTF-16LE", '"iso-8859-1"', "UTF8", "us-ascii"])
+def test_bodies_in_other_character_sets(server: WorkerServer, charset: str) -> None:
+    """As tools on Windows, and older clients in Java, send them."""
+    body = {"prompt": "caf\u00e9"}
+    data = json.dumps(body, ensure_ascii=charset == "us-ascii").encode(charset.strip('"'))
+    kind = {"Content-Type": f"application/json; charset={charset}"}
+    assert ask(server, "POST", "/tokenize", data, kind)[2] == ask(server, "POST", "/tokenize", body)[2]
+    status, _, reply = ask(server, "POST", "/tokenize", b"\xff", {"Content-Type": "application/json; charset=UTF-16"})
+    assert (status, "it is not in utf-16, its character set" in reply["error"]["message"]) == (400, True)
 
 
 def test_a_prompt_that_fills_the_slot_has_a_code_of_its_own(server: WorkerServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import pytest
@@ -162,3 +163,25 @@ def test_patterns_with_escaped_marks_are_enforced(target: Target) -> None:
 def test_wrong_response_formats_are_refused(response_format: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         read_grammar(response_format)
+
+
+def test_white_space_between_parts_is_bounded(target: Target) -> None:
+    """Greedy decoding of a small model repeats line ends."""
+    schema = {"type": "object", "properties": {"a": {"const": {"x": [1, "y"]}}}, "required": ["a"]}
+    value = {"a": {"x": [1, "y"]}}
+    for indent in (None, 1, 4, 8):
+        assert accepts(target, schema, json.dumps(value, indent=indent))
+    assert accepts(target, schema, '{"a":{"x":[1,"y"]}}')
+    assert accepts(target, schema, '{\r\n\r\n  "a" : { "x" : [ 1 , "y" ] }\t}')
+    assert not accepts(target, schema, '{\n\n\n"a": {"x": [1, "y"]}}')
+    assert not accepts(target, schema, '{"a": {"x": [1,\n\n\n"y"]}}')
+    assert not accepts(target, schema, '{"a": ' + " " * 50 + '{"x": [1, "y"]}}')
+
+
+def test_a_schema_may_stand_beside_the_type(target: Target) -> None:
+    """As in llama.cpp, and in requests to /v1/responses."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    wrapped = read_grammar({"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}})
+    assert read_grammar({"type": "json_schema", "name": "x", "schema": schema, "strict": True}) == wrapped
+    with pytest.raises(InvalidArgument, match=r"^response_format.schema: give the schema, a JSON object"):
+        read_grammar({"type": "json_schema", "schema": "x"})

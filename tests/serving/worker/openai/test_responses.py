@@ -190,6 +190,12 @@ def test_items_become_messages() -> None:
         ({"max_completion_tokens": 5}, "max_completion_tokens", "use max_output_tokens"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", "give the schema"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "tools[0].type is 'web_search'; it must be function"),
+        ({"tools": [NOW, {"type": "functoin"}]}, "tools[1].type", "tools[1].type is 'functoin'; it must be function"),
+        (
+            {"tools": [NOW, {"type": "web_search"}], "tool_choice": {"type": "web_search"}},
+            "tool_choice",
+            "only functions can be called",
+        ),
         ({"max_output_token": 5}, "max_output_token", "did you mean max_output_tokens?"),
         ({"input": []}, "input", "1..1024"),
     ],
@@ -207,3 +213,17 @@ def test_a_conversation_may_ask_to_be_cut_and_is_refused_if_it_is_too_long(serve
     assert ask(server, "POST", PATH, fields)[0] == 200
     status, _, reply = ask(server, "POST", PATH, fields | {"input": "word " * 50_000})
     assert (status, reply["error"]["code"]) == (400, "context_length_exceeded")
+
+
+def test_tools_that_the_worker_cannot_call_are_left_out_beside_functions(client: openai.OpenAI) -> None:
+    """As Codex sends its tools."""
+    others: list[Any] = [
+        {"type": "web_search", "external_web_access": False},
+        {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}},
+        {"type": "namespace", "name": "mcp__files", "tools": [NOW]},
+    ]
+    found = client.responses.create(**ASKED, tools=[others[0], NOW, *others[1:]], tool_choice="auto")
+    alone = client.responses.create(**ASKED, tools=[NOW], tool_choice="auto")
+    assert found.output_text == alone.output_text
+    assert found.usage.input_tokens == alone.usage.input_tokens  # type: ignore[union-attr]
+    assert [tool.type for tool in found.tools] == ["function"]

@@ -161,7 +161,9 @@ def test_arguments_of_earlier_calls_reach_the_template_as_objects() -> None:
     for arguments in ("null", " \n", "", None, "[]"):  # of functions without parameters, as clients send them back
         call["function"] = {"name": "f", "arguments": arguments}
         assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == {}
-    for arguments in ("{", "[1]", '"a"', 5):
+    call["function"] = {"name": "f", "arguments": '{"a'}
+    assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == '{"a'
+    for arguments in ("[1]", '"a"', 5):
         call["function"] = {"name": "f", "arguments": arguments}
         with pytest.raises(InvalidArgument, match=r"messages\[0\]: the arguments of f are no JSON object"):
             template_messages(messages)

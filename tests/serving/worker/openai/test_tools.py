@@ -207,3 +207,14 @@ def test_a_template_without_tools_gets_them_as_text(choice: Any) -> None:
         '[{"name": FUNCTION, "arguments": {ARGUMENT: VALUE}}]\n{"name": "now"}\n\nIs it <tool_call>?'
         '<assistant>[{"name": "weather", "arguments": {"unit": "C", "days": 2}}]<user>The function returned: rain'
     )
+
+
+def test_a_conversation_goes_on_after_a_call_that_was_cut_off(server: WorkerServer) -> None:
+    """An agent sends the call back as it came, and as its result that the arguments are no JSON."""
+    call = CALL | {"function": {"name": "weather", "arguments": '{"unit": "C'}}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "no JSON"}
+    messages = [*ASKED["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    status, _, reply = ask(server, "POST", "/tokenize", {"messages": messages, "tools": TOOLS})
+    assert status == 200, reply
+    prompt = ask(server, "POST", "/detokenize", {"tokens": reply["tokens"]})[2]["prompt"]
+    assert r'<tool_call>"{\"unit\": \"C"</tool_call><tool>no JSON' in prompt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -56,3 +57,47 @@ def test_metadata_that_is_null_is_left_out(server: DraftServer, store: LiveStore
     store.append_batch([Document(None, {"license": None}, np.array([5], np.uint32))])  # type: ignore[dict-item]
     found = [dict(each.metadata) for each in store.documents()]
     assert found == [{"stars": 3}, {}, {"stars": 3}, {"stars": 3}, {}]
+
+
+@pytest.mark.parametrize("path", [STREAM, "/v1/append"])
+def test_character_sets(path: str, server: DraftServer, store: LiveStore) -> None:
+    """A stream of lines is read in parts, which other character sets than UTF-8 do not allow."""
+    data = LINES if path == STREAM else json.dumps(BODY).encode()
+    assert ask(server, "POST", path, data, {"Content-Type": "application/json; charset=utf-8"})[0] == 200
+    kind = {"Content-Type": "application/json; charset=utf-16"}
+    status = ask(server, "POST", path, data.decode().encode("utf-16"), kind)[0]
+    assert (status, store.stats().documents) == ((415, 1) if path == STREAM else (200, 2))
+
+
+def test_null_means_that_a_key_is_left_out(server: DraftServer, store: LiveStore) -> None:
+    """Clients in Go, Java and JavaScript write every key."""
+    document = {"tokens": [1, 2, 3], "text": None, "id": "a", "metadata": None, "group": None}
+    nulls = dict.fromkeys(("group", "replace", "key"))
+    assert ask(server, "POST", "/v1/append", {"datastore": "chat", "documents": [document], **nulls})[0] == 200
+    assert ask(server, "POST", STREAM, json.dumps(document | {"id": "b"}).encode())[0] == 200
+    nulls = dict.fromkeys(("datastores", "text", "group", "scope", "max_match", "min_match", "max_depth", "max_nodes"))
+    nulls |= dict.fromkeys(("least_counts", "texts", "by_datastore"))
+    asked = {"contexts": [[1, 2]], "datastore": "chat"}
+    assert ask(server, "POST", "/v1/draft", asked | nulls)[2] == ask(server, "POST", "/v1/draft", asked)[2]
+    named = {"contexts": [[1, 2]], "datastore": None, "datastores": [{"name": "chat", "weight": None, "group": None}]}
+    assert ask(server, "POST", "/v1/draft", named)[2] == ask(server, "POST", "/v1/draft", asked)[2]
+    nulls = dict.fromkeys(("text", "limit", "context", "before", "group", "scope", "texts"))
+    asked = {"tokens": [1, 2], "datastore": "chat"}
+    found = ask(server, "POST", "/v1/occurrences", asked | nulls)[2]
+    assert found == ask(server, "POST", "/v1/occurrences", asked)[2]
+    assert ask(server, "POST", "/v1/lookup", {"contexts": None, "text": None})[0] == 400
+    assert ask(server, "POST", "/v1/delete", {"datastore": "chat", "ids": None, "where": None, "group": None})[0] == 400
+    assert store.stats().documents == 2
+    assert (
+        ask(server, "POST", "/v1/delete", {"datastore": "chat", "ids": ["a"], "where": None, "group": None})[0] == 200
+    )
+
+
+def test_whole_floats_are_integers(server: DraftServer) -> None:
+    """Lua, and JavaScript's numbers in some writers, have no others. Token ids are integers alone."""
+    asked = {"contexts": [[1, 2]], "max_match": 4, "max_depth": 3, "max_nodes": 5, "least_counts": [1]}
+    asked["datastores"] = [{"name": "chat", "weight": 2}]
+    floats = json.loads(json.dumps(asked), parse_int=float) | {"contexts": [[1, 2]]}
+    assert ask(server, "POST", "/v1/draft", floats)[2] == ask(server, "POST", "/v1/draft", asked)[2]
+    status, _, reply = ask(server, "POST", "/v1/draft", asked | {"max_nodes": 5.5})
+    assert (status, reply["error"]["message"]) == (400, "max_nodes is 5.5; input should be a valid integer")

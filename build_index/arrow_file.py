@@ -1,0 +1,42 @@
+"""Arrow files: those with a footer, such as Feather files, and streams, as ``datasets`` keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+"""First bytes. Other files may begin as streams, too."""
+STREAM_ENDING = ".arrow"
+
+
+class ArrowFile(ExitStack):
+    """An open Arrow file or stream. A context manager. Calls raise pyarrow's errors."""
+
+    def __init__(self, source: Any) -> None:
+        """``source``: a path, or an open file, which is closed with this one."""
+        import pyarrow
+
+        super().__init__()
+        stream = pyarrow.OSFile(source) if isinstance(source, str) else pyarrow.PythonFile(source, "r")
+        self._source = self.enter_context(stream)
+        is_file = stream.read(len(FILE)) == FILE
+        stream.seek(0)
+        self._reader = pyarrow.ipc.open_file(stream) if is_file else pyarrow.ipc.open_stream(stream)
+        self._count = self._reader.num_record_batches if is_file else None
+        self.schema_arrow = self._reader.schema
+
+    def batches(self, columns: list[str], size: int) -> Iterator[tuple[Any, int]]:
+        """The rows, each batch with the number of bytes of the file, which has ``size``, read so far.
+
+        Of a dotted name that is no column, the whole column before the dot is in the batches.
+        """
+        names = self.schema_arrow.names
+        tops = list(dict.fromkeys(name if name in names else name.split(".")[0] for name in columns))
+        if self._count is None:
+            for batch in self._reader:
+                yield batch.select(tops), min(self._source.tell(), size)
+        else:
+            for index in range(self._count):
+                yield self._reader.get_batch(index).select(tops), size * (index + 1) // self._count

@@ -1,0 +1,43 @@
+"""Types of fields in JSON bodies that clients in other languages and tools write in several ways."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, GetCoreSchemaHandler, model_validator
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def _whole(value: Any) -> Any:
+    """A whole float as an integer; other values unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Int = Annotated[int, BeforeValidator(_whole)]
+"""An integer, or a whole float such as 8.0. Not for items of long lists, because each would be checked in Python."""
+
+
+class _OrNull:
+    """Annotation of a field of a ``NullsBody`` that may be null. Its value never is: null becomes the default."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return {
+            "type": "nullable",
+            "schema": handler(source),
+        }  # unlike a validator in Python, it does not read long lists twice
+
+
+OR_NULL = _OrNull()
+
+
+class NullsBody(BaseModel):
+    """A body in which null in a key that may be left out means that it is left out."""
+
+    @model_validator(mode="after")
+    def _leave_nulls_out(self) -> Self:
+        for name in [name for name in self.model_fields_set if getattr(self, name) is None]:
+            setattr(self, name, type(self).model_fields[name].get_default(call_default_factory=True))
+            self.model_fields_set.discard(name)
+        return self

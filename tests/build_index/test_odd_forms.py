@@ -1,0 +1,91 @@
+"""Tests files of texts and records in forms that other tools write by default."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from suffolk.build_index.inputs import find_inputs
+from suffolk.cli.main import main
+from suffolk.cli.serve import parse_stores
+from suffolk.datastore.errors import Corruption, InvalidArgument
+from tests.build_index.test_input_forms import texts
+from tests.support.build_blocks import options
+from tests.support.building import write_tokenizer
+
+
+def test_strings_are_texts(tmp_path: Path) -> None:
+    """Of an array only if they are long: shorter ones are names in a file of settings."""
+    found = [f"A text of forty characters or more, {number}, with \\n and é.\n" for number in range(30)]
+    (tmp_path / "a.json").write_text(json.dumps(found, indent=1))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(text) + "\n" for text in ("x", *found)))
+    assert texts(tmp_path) == (
+        [*found, "x", *found],
+        [f"a.json:{number}" for number in range(1, 31)] + [f"b.jsonl:{number}" for number in range(1, 32)],
+    )
+    with pytest.raises(InvalidArgument, match=r"b.jsonl:1: a JSON str, not an object"):
+        texts(tmp_path / "b.jsonl", records="chat")
+
+
+def test_the_columns_that_pandas_writes_by_default_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"text": {"0": "a", "1": "b"}}))
+    with pytest.raises(
+        InvalidArgument, match=r"holds dict, not text; .* as pandas does with orient='records', lines=True"
+    ):
+        texts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"), [(gzip.compress, gzip.compress), (bz2.compress, gzip.compress), (lzma.compress, bz2.compress)]
+)
+def test_files_that_are_compressed_twice_are_read(
+    tmp_path: Path, outer: Callable[[bytes], bytes], inner: Callable[[bytes], bytes]
+) -> None:
+    """As a download or a pipeline does to files that are compressed already."""
+    found = [f"text {number} é" for number in range(40_000)]
+    data = "".join(json.dumps({"text": text}) + "\n" for text in found).encode()
+    (tmp_path / "a.jsonl.gz.gz").write_bytes(outer(inner(data)))
+    assert texts(tmp_path)[0] == found
+    (tmp_path / "a.jsonl.gz.gz").write_bytes(outer(inner(data)[:-30]))
+    with pytest.raises(Corruption, match="broken .* stream"):
+        texts(tmp_path)
+
+
+def test_utf16_without_a_mark_is_named(tmp_path: Path) -> None:
+    for number, form in enumerate(("utf-16-le", "utf-16-be")):
+        (tmp_path / f"{number}.txt").write_bytes("Text of a tool on Windows, with an é.\r\n".encode(form))
+    (tmp_path / "2.o").write_bytes(bytes(range(8)) * 40)
+    (tmp_path / "3.txt").write_text("a text")
+    reasons = [each.reason for each in find_inputs(options(tmp_path)).unread]
+    assert reasons == ["UTF-16 text (convert it to UTF-8)"] * 2 + ["binary"]
+
+
+def test_partitions_of_spark_and_hive_are_read(tmp_path: Path) -> None:
+    for language in ("de", "en", "__HIVE_DEFAULT_PARTITION__"):
+        folder = tmp_path / f"lang={language}/year=2024"
+        folder.mkdir(parents=True)
+        parquet.write_table(pyarrow.table({"text": [f"in {language}"]}), folder / "part-00000-9f.c000.snappy.parquet")
+        (folder / "_SUCCESS").touch()
+    for corpus in (tmp_path, tmp_path / "*/*/*.parquet", f"file://{tmp_path}", f"file://{tmp_path}/lang=*/*/*.parquet"):
+        assert sorted(texts(corpus)[0]) == ["in __HIVE_DEFAULT_PARTITION__", "in de", "in en"]  # type: ignore[arg-type]
+    assert texts(tmp_path / "lang=en")[0] == ["in en"]
+    assert parse_stores([f"en={tmp_path}/lang=en", f"{tmp_path}/lang=en/year2024"]) == {
+        "en": f"{tmp_path}/lang=en",
+        "year2024": f"{tmp_path}/lang=en/year2024",
+    }
+
+
+def test_a_note_says_that_a_table_of_csv_is_one_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"id,text\n1,hello\n2,world\n"))
+    words = ["--tokenizer", str(write_tokenizer(tmp_path)), "--output", str(tmp_path / "store"), "--text-field", "text"]
+    assert main(["build", *words, str(tmp_path / "rows.csv.gz")]) == 0
+    said = capsys.readouterr()
+    assert "1 table of CSV as one text each, with all columns; the first is " in said.out + said.err
