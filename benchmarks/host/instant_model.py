@@ -34,8 +34,6 @@ from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 from suffolk.serving.decoding.engine.sampling.row_sampling import sample_rows
 from suffolk.serving.decoding.engine.sampling.verification.match import accept
 
-Ids = npt.NDArray[np.int64]
-
 _SURE = 1000.0
 """The logit of a text's next token; those of others are 0. No noise of a sampler makes up for it."""
 VOCAB = 4096
@@ -43,6 +41,7 @@ _DEPTH = 64
 _MODULES = 80
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 Ids = npt.NDArray[np.int32]
+_Places = npt.NDArray[np.int64]
 
 
 def tiny_target(vocab_size: int, tokenizer: Any) -> Target:
@@ -105,7 +104,7 @@ class InstantPasses:
             return read, Walks((ends - drafts.counts).tolist(), counts, tokens, np.concatenate(nodes))
 
     def _follow(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> torch.Tensor:
-        tokens: list[Ids] = []
+        tokens: list[_Places] = []
         for slot, layout, count in zip(slots, layouts, wanted, strict=True):
             if count:
                 tokens.append(self.texts[slot, int(self._cache.lengths[slot]) + layout.depths[-count:] + 1])
@@ -115,7 +114,7 @@ class InstantPasses:
         return logits.scatter_(1, torch.from_numpy(np.concatenate(tokens))[:, None], _SURE)
 
 
-def _walk(tokens: Ids, parents: Ids, sampled: Ids) -> tuple[int, int, Ids]:
+def _walk(tokens: _Places, parents: _Places, sampled: _Places) -> tuple[int, int, _Places]:
     """The count, token and nodes of one request, as in ``Walks``."""
     nodes = np.zeros_like(tokens)
     if parents[0] == ON_HOST:
