@@ -64,8 +64,9 @@ inline void require_size(std::size_t size, std::size_t tokens, const char* name)
   refuse("draft tree: ", name, " has ", size, " entries, tokens has ", tokens, "; they must be equal");
 }
 
-// Adds a DraftTree of Python. Throws kInvalidArgument if a column has another type or length.
-inline void add_tree(drafting::Trees& trees, const py::handle& tree) {
+// Adds a DraftTree of Python. Throws kInvalidArgument if a column has another type or length. Without `with_counts`, the fields that
+// only datastores set are not read.
+inline void add_tree(drafting::Trees& trees, const py::handle& tree, bool with_counts) {
   const Column<std::int32_t> tokens(tree.attr("tokens"), "tokens"), parents(tree.attr("parents"), "parents");
   const Column<float> scores(tree.attr("scores"), "scores");
   const Column<std::uint32_t> sources(tree.attr("sources"), "sources");
@@ -73,10 +74,14 @@ inline void add_tree(drafting::Trees& trees, const py::handle& tree) {
   require_size(parents.view().size(), size, "parents");
   require_size(scores.view().size(), size, "scores");
   require_size(sources.view().size(), size, "sources");
+  const drafting::ScoredTree scored = {.tokens = tokens.view(), .parents = parents.view(), .scores = scores.view(), .sources = sources.view()};
+  drafting::CountedTree counted = {.tokens = tokens.view(), .parents = parents.view(), .counts = {}};
+  if (!with_counts) return trees.add(scored, counted, false);
   std::optional<Column<std::uint64_t>> counts;
   if (const py::object given = tree.attr("counts"); !given.is_none()) {
     counts.emplace(given, "counts");
     require_size(counts->view().size(), size, "counts");
+    counted.counts = counts->view();
   }
   const auto number = [&](const char* name) {
     const py::object value = tree.attr(name);
@@ -88,13 +93,9 @@ inline void add_tree(drafting::Trees& trees, const py::handle& tree) {
     }
     return found;
   };
-  trees.add({.tokens = tokens.view(), .parents = parents.view(), .scores = scores.view(), .sources = sources.view()},
-            {.tokens = tokens.view(),
-             .parents = parents.view(),
-             .counts = counts ? counts->view() : std::span<const std::uint64_t>(),
-             .match_length = number("match_length"),
-             .match_count = number("match_count")},
-            py::cast<bool>(tree.attr("partial")));
+  counted.match_length = number("match_length");
+  counted.match_count = number("match_count");
+  trees.add(scored, counted, py::cast<bool>(tree.attr("partial")));
 }
 
 template <typename T>

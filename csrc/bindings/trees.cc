@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -41,16 +42,16 @@ std::size_t checked_place(std::int64_t at, std::size_t size) {
   return static_cast<std::size_t>(at < 0 ? at + all : at);
 }
 
-Trees trees_of(const py::sequence& given) {
+Trees trees_of(const py::sequence& given, bool with_counts) {
   Trees trees;
-  for (const py::handle tree : given) add_tree(trees, tree);
+  for (const py::handle tree : given) add_tree(trees, tree, with_counts);
   return trees;
 }
 
 Drafts drafts_of(const py::sequence& given) {
   Drafts drafts;
   for (const py::handle request : given) {
-    for (const py::handle tree : request) add_tree(drafts.trees, tree);
+    for (const py::handle tree : request) add_tree(drafts.trees, tree, true);
     drafts.end_request();
   }
   return drafts;
@@ -99,7 +100,21 @@ py::tuple judge(const Drafts& drafts, const std::vector<std::int64_t>& max_nodes
   return py::make_tuple(std::move(found.first), found.first_scores, found.likely);
 }
 
-void check_trees(const Trees& trees, std::int64_t vocab_size) {
+// Trees, or a sequence of DraftTrees whose counts are not read.
+class Uncounted {
+ public:
+  explicit Uncounted(const py::object& given) {
+    if (!py::isinstance<Trees>(given)) made_ = trees_of(given, false);
+    trees_ = made_ ? &*made_ : &given.cast<const Trees&>();
+  }
+  const Trees& operator*() const { return *trees_; }
+
+ private:
+  std::optional<Trees> made_;
+  const Trees* trees_;
+};
+
+void check(const Trees& trees, std::int64_t vocab_size) {
   for (std::size_t at = 0; at < trees.size(); ++at) {
     const ScoredTree tree = trees.scored(at);
     drafting::require_parents(tree.parents);
@@ -108,10 +123,12 @@ void check_trees(const Trees& trees, std::int64_t vocab_size) {
   }
 }
 
-// Copies of the first nodes of all trees, without their counts. Throws as check_trees.
-py::list checked_trees(const Trees& trees, std::int64_t vocab_size, const std::vector<std::int64_t>& max_nodes) {
+// Copies of the first nodes of all trees, without their counts. Throws as check.
+py::list checked_trees(const py::object& given, std::int64_t vocab_size, const std::vector<std::int64_t>& max_nodes) {
+  const Uncounted known(given);
+  const Trees& trees = *known;
   require_entries(max_nodes.size(), trees.size(), "max_nodes");
-  check_trees(trees, vocab_size);
+  check(trees, vocab_size);
   py::list found;
   for (std::size_t at = 0; at < trees.size(); ++at) {
     const ScoredTree tree = trees.scored(at);
@@ -229,7 +246,7 @@ py::tuple lay_out(std::int64_t last_token, const py::handle& tokens, const py::h
 
 void bind_trees(py::module_& module) {
   py::class_<Trees>(module, "Trees")
-      .def(py::init(&trees_of), "trees"_a)
+      .def(py::init([](const py::sequence& trees) { return trees_of(trees, true); }), "trees"_a)
       .def("__len__", &Trees::size)
       .def(
           "__getitem__", [](const Trees& trees, std::int64_t at) { return tree_at(trees, checked_place(at, trees.size())); }, "at"_a)
@@ -269,7 +286,8 @@ void bind_trees(py::module_& module) {
       "parts"_a, "requests"_a);
   module.def("merge", &merge, "parts"_a, "max_nodes"_a);
   module.def("judge", &judge, "drafts"_a, "max_nodes"_a, "factors"_a, "least"_a);
-  module.def("check_trees", &check_trees, "trees"_a, "vocab_size"_a);
+  module.def(
+      "check_trees", [](const py::object& trees, std::int64_t vocab_size) { check(*Uncounted(trees), vocab_size); }, "trees"_a, "vocab_size"_a);
   module.def("checked_trees", &checked_trees, "trees"_a, "vocab_size"_a, "max_nodes"_a);
   module.def("accepted_lengths", &accepted_lengths, "entries"_a);
   module.def("count_nodes", &count_nodes, "trees"_a);
