@@ -8,6 +8,7 @@ second signal ends the command at once. SIGHUP reads certificates and settings a
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -201,6 +202,8 @@ def _serve(options: Options, server: ServerConfig, service: DecodeService, start
     live = server_settings(running) | {"stream_interval": service.set_stream_interval}
     running.reloads["the settings"] = SettingsReload(options, live)
     starting.close()
+    gc.collect()
+    gc.freeze()  # a collection of all that models and libraries have made would stop every stream for 0.2 s
     run_until_signal(running)
 
 

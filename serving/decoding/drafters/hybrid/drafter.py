@@ -147,17 +147,18 @@ class HybridDrafter:
         parts: list[Part] = []
         expected, least = [0.0] * len(requests), [each.budget.least_score for each in requests]
         self._first |= {each.request_id: {} for each in requests}
-        for source in self._sources:
+        for index, source in enumerate(self._sources):
+            key = f"{index} {source.name}"  # there may be several datastores
             drafts, places = source.draft(requests, expected)
             if not len(drafts.trees):
                 continue
-            factors = [self._acceptance.scale(source.name, requests[at].request_id) for at in places]
+            factors = [self._acceptance.scale(key, requests[at].request_id) for at in places]
             first, scores, likely = _native.judge(
                 drafts, [most[at] for at in places], factors, [least[at] for at in places]
             )
             for number, at in enumerate(places):
                 if first.has_trees(number):
-                    self._first[requests[at].request_id][source.name] = _FirstNodes(first, number, scores[number])
+                    self._first[requests[at].request_id][key] = _FirstNodes(first, number, scores[number])
                     expected[at] = max(expected[at], likely[number])
             parts.append(Part(drafts, places, factors))
         return parts

@@ -104,6 +104,21 @@ def test_what_networks_take_and_bring_is_booked_apart() -> None:
     drafter.close()
 
 
+def test_a_useless_datastore_does_not_lower_the_scores_of_another() -> None:
+    """Regression: both had one estimate of acceptance, which learned from the last of them alone."""
+    right, wrong = store_of([[1, 2, 3, 4] * 8]), store_of([[4, 9] * 16])
+    drafter = HybridDrafter([right, wrong])
+    text = [1, 2, 3, 4] * 5
+    for _ in range(60):
+        [found] = drafter.propose([DraftRequest(1, np.asarray(text, np.int32), 8)])
+        tokens = np.asarray([text[-4]], np.int32)
+        drafter.observe({1: tokens})
+        text += tokens.tolist()
+    scores = drafter._acceptance
+    assert scores.scale("1 datastore", 1) < 0.5 < scores.scale("0 datastore", 1)
+    drafter.close()
+
+
 def test_a_network_that_may_take_no_time_is_not_run() -> None:
     calls: list[DraftRequest] = []
     network = GatedDrafter(
