@@ -58,7 +58,10 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
 def test_no_imports_go_in_a_circle() -> None:
     known = modules()
     assert len(known) > 300
-    graph = {name: imports(path, known) - {name} for name, path in known.items()}
+    # the stub names DraftTree, which C++ makes, and the extension module imports nothing when it is loaded
+    graph = {
+        name: imports(path, known) - {name} if path.suffix == ".py" else set[str]() for name, path in known.items()
+    }
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 

@@ -79,8 +79,8 @@ std::vector<DraftPart> parts_of(const std::vector<std::pair<const Drafts*, std::
   return parts;
 }
 
-Trees merge(const std::vector<std::tuple<const Drafts*, std::vector<std::size_t>, std::vector<float>>>& given,
-            const std::vector<std::int64_t>& max_nodes) {
+Trees merge_parts(const std::vector<std::tuple<const Drafts*, std::vector<std::size_t>, std::vector<float>>>& given,
+                  const std::vector<std::int64_t>& max_nodes) {
   std::vector<drafting::ScaledPart> parts;
   for (const auto& [drafts, requests, factors] : given) parts.push_back({{.drafts = drafts, .requests = requests}, factors});
   std::vector<std::size_t> most;
@@ -284,7 +284,7 @@ void bind_trees(py::module_& module) {
         return drafting::gather(parts_of(parts), requests);
       },
       "parts"_a, "requests"_a);
-  module.def("merge", &merge, "parts"_a, "max_nodes"_a);
+  module.def("merge", &merge_parts, "parts"_a, "max_nodes"_a);
   module.def("judge", &judge, "drafts"_a, "max_nodes"_a, "factors"_a, "least"_a);
   module.def(
       "check_trees", [](const py::object& trees, std::int64_t vocab_size) { check(*Uncounted(trees), vocab_size); }, "trees"_a, "vocab_size"_a);

@@ -17,7 +17,7 @@ from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.decoding.drafters.hybrid.gated_source import GatedSource
 from suffolk.serving.decoding.drafters.registry import neural_bits
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import Part, RetrievalSource, merge_all
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, ScaledDrafts, merge_all
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -133,7 +133,7 @@ class HybridDrafter:
         for model in self._models:
             more = model.add(requests, trees)
             if any(more):
-                parts.append(Part(_native.Drafts(more), places, [1.0] * len(requests)))
+                parts.append(ScaledDrafts(_native.Drafts(more), places, [1.0] * len(requests)))
                 trees = list(merge_all(parts, most))
         if self._explanation is not None:
             for number in (request.request_id for request in requests):
@@ -142,9 +142,9 @@ class HybridDrafter:
                 )
         return trees
 
-    def _retrieve(self, requests: Sequence[DraftRequest], most: Sequence[int]) -> list[Part]:
+    def _retrieve(self, requests: Sequence[DraftRequest], most: Sequence[int]) -> list[ScaledDrafts]:
         """The trees of all sources, with the source's acceptance in each request as the factor of their scores."""
-        parts: list[Part] = []
+        parts: list[ScaledDrafts] = []
         expected, least = [0.0] * len(requests), [each.budget.least_score for each in requests]
         self._first |= {each.request_id: {} for each in requests}
         for index, source in enumerate(self._sources):
@@ -160,7 +160,7 @@ class HybridDrafter:
                 if first.has_trees(number):
                     self._first[requests[at].request_id][key] = _FirstNodes(first, number, scores[number])
                     expected[at] = max(expected[at], likely[number])
-            parts.append(Part(drafts, places, factors))
+            parts.append(ScaledDrafts(drafts, places, factors))
         return parts
 
     def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:

@@ -20,10 +20,10 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     Raises:
         InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.
     """
-    return merge_all([Part(_native.Drafts([trees]), [0], [1.0])], [max_nodes])[0]
+    return merge_all([ScaledDrafts(_native.Drafts([trees]), [0], [1.0])], [max_nodes])[0]
 
 
-class Part(NamedTuple):
+class ScaledDrafts(NamedTuple):
     """The trees of one source: of the requests at ``places`` in a step. ``factors``: of their scores, in 0..1."""
 
     drafts: _native.Drafts
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     factors: Sequence[float]
 
 
-def merge_all(parts: Sequence[Part], max_nodes: Sequence[int]) -> Sequence[DraftTree]:
+def merge_all(parts: Sequence[ScaledDrafts], max_nodes: Sequence[int]) -> Sequence[DraftTree]:
     """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises as ``merge``."""
     return _native.merge(parts, max_nodes)
 
@@ -63,4 +63,4 @@ class RetrievalSource(Drafter, Protocol):
 def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
     """Draft with ``drafter``, and merge its trees into one tree per request."""
     found, size = as_drafts(drafter.draft(requests)), len(requests)
-    return merge_all([Part(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])
+    return merge_all([ScaledDrafts(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])
