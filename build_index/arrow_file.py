@@ -9,6 +9,8 @@ from typing import Any
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 """First bytes. Other files may begin as streams, too."""
 STREAM_ENDING = ".arrow"
+_END = STREAM + bytes(4)
+"""The end mark of a stream. Writers may leave it out, and without it a stream that was cut between two batches looks whole."""
 
 
 class ArrowFile(ExitStack):
@@ -32,11 +34,16 @@ class ArrowFile(ExitStack):
 
         Of a dotted name that is no column, the whole column before the dot is in the batches.
         """
+        import pyarrow
+
         names = self.schema_arrow.names
         tops = list(dict.fromkeys(name if name in names else name.split(".")[0] for name in columns))
         if self._count is None:
             for batch in self._reader:
                 yield batch.select(tops), min(self._source.tell(), size)
+            self._source.seek(self._source.tell() - len(_END))
+            if self._source.read(len(_END)) != _END:
+                raise pyarrow.ArrowInvalid("the stream has no end mark")
         else:
             for index in range(self._count):
                 yield self._reader.get_batch(index).select(tops), size * (index + 1) // self._count

@@ -116,6 +116,8 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     if data[TAR[0] :].startswith(TAR[1]):
         return Form("", problem="tar archive (unpack it)")
     if b"\0" in (start := data[:BINARY_BYTES]):
+        if data.startswith(STREAM):
+            return Form("", problem=f"binary, or an Arrow stream whose name lacks {STREAM_ENDING}")
         return Form("", problem=UNREAD[BOM_UTF16_LE] if _is_utf16(start) else "binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
@@ -144,7 +146,7 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         field = ".".join(names)
         return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
     if found and is_array and all(isinstance(record, str) for record in found):
-        are_texts = holds and sum(map(len, found)) >= TEXT_CHARACTERS * len(found)
+        are_texts = holds and (options.records == "text" or sum(map(len, found)) >= TEXT_CHARACTERS * len(found))
         return Form("array" if are_texts else kind)
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)

@@ -131,6 +131,10 @@ def _choose(names: Columns, path: str, options: BuildOptions) -> str:
         return chat
     if IDS_COLUMN in names:
         return IDS_COLUMN
+    if options.records == "chat":
+        raise InvalidArgument(
+            f"corpus {path}: no column of conversations; it has {_listing(names)}; rename one to 'messages'"
+        )
     raise InvalidArgument(
         f"corpus {path}: no column '{options.text_field}' and no '{IDS_COLUMN}'; it has {_listing(names)}; "
         "name the text column with --text-field, or rename a column of conversations to 'messages'"

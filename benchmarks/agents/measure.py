@@ -76,7 +76,7 @@ class AgentOptions:
 
     def __post_init__(self) -> None:
         if bool(self.files) == bool(self.tasks):
-            raise InvalidArgument("give either files or tasks")
+            raise InvalidArgument("give either ", Field("files"), " or ", Field("tasks"))
         if unknown := sorted(set(self.methods) - set(METHODS)):
             raise InvalidArgument(Field("methods"), f": {unknown[0]!r} is unknown; known: {', '.join(METHODS)}")
         for name, value in (("limit", self.limit), ("lines", self.lines), ("sessions", self.sessions)):
@@ -143,8 +143,13 @@ def _first_tasks(options: AgentOptions) -> dict[str, _Task]:
         return {name: _Task.of(EDITS[0], text) for name, text in texts.items()}
     prompts = load_prompts(options.tasks, "chat", options.limit, seed)
     if plain := [each.name for each in prompts if not each.messages]:
-        raise InvalidArgument(Field("tasks"), f": {plain[0]} has no messages; write them with research.edit_tasks")
-    return {each.name: _Task(each, _BLOCK.findall(each.messages[-1]["content"] + "\n")[-1]) for each in prompts}
+        raise InvalidArgument(Field("tasks"), f": the prompt {plain[0]!r} has no messages, which hold the file to edit")
+    return {each.name: _Task(each, _last_block(each.messages[-1]["content"])) for each in prompts}
+
+
+def _last_block(text: str) -> str:
+    """The last code block of ``text``; all of it without one."""
+    return str((_BLOCK.findall(f"{text}\n") or [text])[-1])
 
 
 @dataclass(frozen=True, slots=True)

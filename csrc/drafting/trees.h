@@ -68,8 +68,9 @@ class Drafts {
   std::vector<std::size_t> ends_;  // of each request, in `trees`
 };
 
-// The largest tree of each match length among those of each request, in the order of the first; none without nodes. Trees of equal
-// length differ only in where they were cut. `counts`: as in Drafts.
+// For each request, the largest of its trees of each match length, in the order in which the lengths come. Trees without nodes are left
+// out. Trees of one length differ only in where they were cut. `counts`: trees of each request; throws kInvalidArgument if their sum
+// is above the number of trees.
 Drafts largest_trees(const Trees& trees, std::span<const std::size_t> counts);
 
 // The trees of one source in a draft of several requests.

@@ -1,4 +1,4 @@
-"""Which calls a server accepts: every call of the draft service and of the worker is accepted or rejected here."""
+"""How many calls run and wait at a time. Further calls are rejected. Who may call is decided in ``authenticator.py``."""
 
 from __future__ import annotations
 

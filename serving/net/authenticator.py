@@ -94,7 +94,7 @@ class Authenticator:
     def admit(self, authorization: str, subjects: Iterable[str] = ()) -> Usage | None:
         """Identify the caller of a call, set ``caller()`` and the usages, and count the call.
 
-        Returns the usage whose ``end_call`` must be called at the end, or None for a caller without a quota.
+        Returns the usage whose ``end_call`` must be called at the end, or None for a caller without a tenant.
 
         Raises:
             PermissionDenied: as ``identify``.

@@ -97,7 +97,8 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     group = _group(words[0])
     if group:
         if len(words) > 1:
-            raise InvalidArgument(f"unknown command {' '.join(words[:2])}; use {', '.join(group)}")
+            near = nearest(words[1], [name.split()[1] for name in group]) or f"; use {', '.join(group)}"
+            raise InvalidArgument(f"unknown command {' '.join(words[:2])}{near}")
         raise InvalidArgument(f"{words[0]} needs one of its commands: {', '.join(group)}")
     raise InvalidArgument(f"unknown command {words[0]}{nearest(words[0], COMMANDS)}; see 'suffolk --help'")
 

@@ -12,7 +12,7 @@ from pyarrow import feather
 from suffolk.build_index.documents import parse_documents
 from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.reader import read_blocks
-from suffolk.datastore.errors import Corruption
+from suffolk.datastore.errors import Corruption, InvalidArgument
 from tests.support.build_blocks import blocks, options
 
 TEXTS = [f"Text {number} é" for number in range(5)]
@@ -78,3 +78,26 @@ def test_other_files_may_begin_like_arrow_streams(tmp_path: Path) -> None:
     (tmp_path / "flash.img").write_bytes(b"\xff" * 4096)
     [skipped] = find_inputs(options(tmp_path)).unread
     assert skipped.place.endswith("flash.img")
+
+
+@pytest.mark.parametrize("cut", [8, 200])
+def test_a_stream_that_may_have_been_cut_is_damaged(tmp_path: Path, cut: int) -> None:
+    """A stream that was cut between two batches looks like a whole one without an end mark."""
+    write_stream(tmp_path / "a.arrow", pyarrow.table({"text": TEXTS}), 1)
+    whole = (tmp_path / "a.arrow").read_bytes()
+    (tmp_path / "a.arrow").write_bytes(whole[:-cut])
+    with pytest.raises(Corruption, match="damaged Arrow file"):
+        texts(tmp_path)
+
+
+def test_a_stream_without_its_ending_is_named(tmp_path: Path) -> None:
+    write_stream(tmp_path / "a", pyarrow.table({"text": TEXTS}))
+    (tmp_path / "b.txt").write_text("some text")
+    [problem] = find_inputs(options(tmp_path)).skipped
+    assert "Arrow stream whose name lacks .arrow" in problem
+
+
+def test_conversations_that_are_missing_are_named(tmp_path: Path) -> None:
+    write_stream(tmp_path / "a.arrow", pyarrow.table({"text": TEXTS}))
+    with pytest.raises(InvalidArgument, match="no column of conversations; it has text"):
+        texts(tmp_path, records="chat")

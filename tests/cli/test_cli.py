@@ -66,7 +66,7 @@ def test_an_unknown_command_is_refused(capsys):
         (["generat"], "unknown command generat (did you mean generate?); see 'suffolk --help'"),
         (["hierarchy", "x"], "unknown command hierarchy x; use hierarchy plan"),
         (["lookup", "/nowhere", "-x"], "unknown option -x; write -- before a text that begins with '-'; see 'suffolk"),
-        (["config", "shw"], "unknown command config shw; use config show"),
+        (["config", "shw"], "unknown command config shw (did you mean show?)"),
         (
             ["generate", "--max-tokens", "5"],
             "unknown option --max-tokens (did you mean --max-new-tokens?); see 'suffolk generate --help'",

@@ -49,7 +49,9 @@ _GROUP = "group"
 
 
 class DatastoreDrafter:
-    """Makes one ``find_drafts`` call for all requests of a step, or several if a draft service's limits require it.
+    """Makes one ``find_drafts`` call for all requests of a step that search the same datastores.
+
+    A draft service's limits may divide it.
 
     In a local datastore, a second call searches the groups of the requests. Their documents are likelier to repeat than others,
     so their trees are calibrated apart. A remote datastore drafts from both in one call, because a second one takes time.
