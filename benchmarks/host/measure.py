@@ -49,7 +49,7 @@ NOTES = (
     "tokens a step: of one request",
     "parts: medians of a second run that watches them, which takes longer. scheduling: choose and lay out rows; loading: "
     "write the rows of a captured pass; drafting: call the drafters; learning: let them learn; planning: size the trees, and "
-    "book costs and gains; verification: sample and accept; bookkeeping: counts, results, and the cache; streaming: text",
+    "book costs and gains; verification: read what the device accepted; bookkeeping: counts, results, cache; streaming: text",
     "the texts are words of Python's standard library; half of its modules are the datastore. A pass is not computed. The "
     "planner gets its time from a cost table, so it drafts as on that device",
 )
