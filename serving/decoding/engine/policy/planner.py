@@ -119,10 +119,7 @@ class Planner:
         beside = alone if rows == unread else self.costs.times(rows + nodes, requests, context, reads=True)
         costs = self.costs.times(rows + nodes, requests, context, reads=rows > unread)
         losses = (costs - costs[0]) / self.costs.time(requests, requests, context) * requests
-        paying = [self._paying(each) for each in candidates]
-        for budget in paying:
-            budget.trial = float(losses[min(FEW_ROWS, len(losses) - 1)])
-        allowed = losses <= max(budget.stake(requests) for budget in paying)
+        allowed = losses <= max(self._paying(each).stake(requests) for each in candidates)
         rates = np.where(allowed, (requests + expected) / (spent + alone), 0.0)
         if rates.max() <= rates[0] * MARGIN:
             return
@@ -141,6 +138,9 @@ class Planner:
         self._seconds.clear()
         if seconds is not None:
             self.costs.update(rows, requests, context, seconds)
+        token_seconds, row_seconds = self._plain_step(requests, context)
+        for budget in self._budgets.values():  # those of paused groups too: a busy machine may have made rows look dear
+            budget.trial = FEW_ROWS * row_seconds / token_seconds
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
         if not candidates:

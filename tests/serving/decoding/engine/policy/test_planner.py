@@ -301,6 +301,17 @@ def test_a_drafter_that_becomes_useful_is_taken_up_again() -> None:
     assert world.slowdown < 0.5
 
 
+def test_a_paused_drafter_needs_what_a_small_tree_costs_now() -> None:
+    planner = planner_of(costs_of("linear"))
+    chosen(planner, np.full(64, 0.01))  # a tree of eight nodes costs eight tokens
+    budget = planner._budgets["one"]
+    budget.add(-41.0)
+    for rows in (1, 9) * 200:  # the machine was busy: other programs made rows look dear
+        planner.record([], 1, rows, CONTEXT, 10.0 + 0.1 * rows)
+    budget.add(1.6)
+    assert planner.may_draft(0)
+
+
 def test_the_losses_of_one_drafter_do_not_pause_another() -> None:
     world = World("steep", 1, 0.5)
     world.run(100, np.ones(8, np.float32))
