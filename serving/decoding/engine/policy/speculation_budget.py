@@ -31,7 +31,7 @@ class SpeculationBudget:
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
         requests: open requests, which the owner counts.
-        trial: tokens that a small tree costs now; the owner sets it each step. A paused group waits until it can pay for one.
+        trial: tokens that a small tree costs now; the owner sets it while the group is paused, which waits until it can pay one.
         allows: whether the group may draft now.
     """
 
