@@ -3,7 +3,7 @@
 Drafts of overlapping text prove nothing.
 
 Every window of WINDOW tokens is looked up. A prompt is flagged if more than SHARE of its windows occur, or a run of
-LONGEST tokens. --drop writes the flagged ids to a file for 'suffolk bench hybrid --exclude'.
+LONGEST tokens. --drop writes the flagged ids to a file for 'python -m research.one_tree --exclude'.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
+from research.one_tree.along_recordings import recorded_answers
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
-from suffolk.benchmarks.hybrid.along_recordings import recorded_answers
 from suffolk.benchmarks.prompts import STYLES, load_prompts
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.replay.recorder import require_recordable

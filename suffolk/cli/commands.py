@@ -53,7 +53,6 @@ COMMANDS = {
     "bench build": "measure the throughput and memory of building a datastore, and of its sort",
     "bench memory": "measure a datastore larger than memory",
     "bench live": "measure insertion, memory and drafts of an index that grows",
-    "bench hybrid": "compare one tree of all sources with each source alone",
     "bench prediction": "measure the speed-up that predicted texts give",
     "bench rollouts": "measure drafts from earlier answers to the same prompts",
     "bench agents": "measure edits of the same files in several sessions",

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from suffolk.cli.commands import find_command, overview, split_command
+from suffolk.cli.commands import Command, find_command, overview, split_command
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
@@ -44,15 +44,19 @@ def _run(words: Sequence[str]) -> int:
         print(listed)
         return 0
     name, rest = split_command(words)
-    command = find_command(name)
-    settings = settings_of(command.options, rest)
-    parser = make_parser(f"suffolk {name}", command.help, command.examples, settings)
-    if {"-h", "--help"} & set(itertools.takewhile(lambda word: word != "--", rest)):
+    return run_command(find_command(name), f"suffolk {name}", rest)
+
+
+def run_command(command: Command, name: str, words: Sequence[str]) -> int:
+    """Run ``command`` with ``words``, or print its help; returns the exit code. ``name``: how it is called. Raises as it does."""
+    settings = settings_of(command.options, words)
+    parser = make_parser(name, command.help, command.examples, settings)
+    if {"-h", "--help"} & set(itertools.takewhile(lambda word: word != "--", words)):
         parser.print_help()
         return 0
-    if command.run_words is not None and (code := command.run_words(rest)) is not None:
+    if command.run_words is not None and (code := command.run_words(words)) is not None:
         return code
-    read = partial(read_options, command.options, parser, settings, name, rest)
+    read = partial(read_options, command.options, parser, settings, name.removeprefix("suffolk "), words)
     options = replace(read(), read_again=read)
     try:
         return command.run(options)

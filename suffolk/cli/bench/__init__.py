@@ -15,8 +15,7 @@ EXAMPLES = """examples:
   suffolk bench live STORE --against arctic-inference --json live.json
   suffolk bench service STORE --json service.json --report service.html
   suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --json rollouts.json
-  suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json
-  suffolk bench hybrid --model MODEL_FOLDER --datastore STORE --prompts prompts/ --output results/"""
+  suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json"""
 FILES = {
     "of_datastores": ("retrieval", "service", "counts", "build", "memory", "live"),
     "of_decoding": ("batch", "host", "worker", "prediction", "rollouts", "agents"),

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from research.one_tree.along_recordings import AlongRecordings, recorded_answers
+from research.one_tree.compared_drafters import Sources, make_compared
+from research.one_tree.counted_time import CountedTime
+from research.one_tree.options import HybridOptions
+from research.one_tree.run_log import RunLog
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.benchmarks.decode.setup import Encoded, encode_prompts, load_target, opened_datastores, target_facts
-from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings, recorded_answers
-from suffolk.benchmarks.hybrid.compared_drafters import Sources, make_compared
-from suffolk.benchmarks.hybrid.counted_time import CountedTime
-from suffolk.benchmarks.hybrid.options import HybridOptions
-from suffolk.benchmarks.hybrid.run_log import RunLog
 from suffolk.benchmarks.parts import alternating, rotated
 from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
 from suffolk.build_index.progress import part_progress, show_part

@@ -5,30 +5,34 @@ One run measures three things: M at equal numbers of nodes, along recorded plain
 model; the planner's speed-up along the same answers, by the measured costs of passes; and tokens/s
 in service, by the clock. Each result is written at once, and the same command continues an
 interrupted run. With --useless, the run measures how much sources that are never right slow
-decoding."""
+decoding. With --parts nodes, the drafter 'hindsight: NETWORK' gives an upper bound: it knows the
+answer, and proposes the longest correct path of the texts and the network."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.benchmarks.hybrid.options import PARTS
+from research.one_tree.options import PARTS
 from suffolk.cli.bench.decode import DecodeModelOptions, DecodePromptOptions
 from suffolk.cli.bench.report_options import Measured, PageOptions
+from suffolk.cli.commands import Command
 from suffolk.cli.drafting import DrafterOptions, PlannerOptions
+from suffolk.cli.main import exit_code_of, run_command
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
 from suffolk.cli.options.values import comma_list
 from suffolk.datastore.settings import Count
 
 if TYPE_CHECKING:
-    from suffolk.benchmarks.hybrid.options import HybridOptions
+    from research.one_tree.options import HybridOptions
 
 EXAMPLES = """
-suffolk bench hybrid --model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/
-suffolk bench hybrid --model MODEL --datastore STORE --prompts prompts/ --useless --unrelated OTHER --output results/"""
+python -m research.one_tree --model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/
+python -m research.one_tree --model MODEL --datastore STORE --prompts prompts/ --useless --unrelated OTHER --output results/"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +72,8 @@ class Options(
 
     def hybrid(self) -> HybridOptions:
         """The settings of the measurement. Raises InvalidArgument: they contradict each other."""
+        from research.one_tree.options import HybridOptions
         from suffolk.benchmarks.decode.options import DecodingOptions
-        from suffolk.benchmarks.hybrid.options import HybridOptions
         from suffolk.benchmarks.prompts import read_excluded
 
         decoding = passed_on(
@@ -85,12 +89,19 @@ class Options(
         )
 
 
-def run(options: Options) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    command = Command(__doc__ or "", EXAMPLES, Options, _run)
+    return exit_code_of(lambda: run_command(command, "python -m research.one_tree", words), "error")
+
+
+def _run(options: Options) -> int:
     """Run the measurements without stored results, print, write; returns the exit code."""
-    from suffolk.benchmarks.hybrid.compared_drafters import singles
-    from suffolk.benchmarks.hybrid.report import NOTES, PACKAGES, hybrid_panels, hybrid_parts
-    from suffolk.benchmarks.hybrid.run import run_hybrid
-    from suffolk.benchmarks.hybrid.summary import summarize
+    from research.one_tree.compared_drafters import singles
+    from research.one_tree.report import NOTES, PACKAGES, hybrid_panels, hybrid_parts
+    from research.one_tree.run import run_hybrid
+    from research.one_tree.summary import summarize
 
     results_file, plot = (options.output / f"hybrid.{ending}" for ending in ("json", "png"))
     options.require(results_file, plot)
@@ -107,3 +118,7 @@ def run(options: Options) -> int:
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
     parts, panels = hybrid_parts(summary), hybrid_panels(summary)
     return outcome.finish(chosen, results, NOTES, PACKAGES, parts, panels, **chosen.settings())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.decode.bounding_drafters import SOURCE as USELESS
-from suffolk.benchmarks.hybrid.compared_drafters import (
+from research.one_tree.compared_drafters import (
     Sources,
     compared_names,
     make_compared,
     singles,
     useless_names,
 )
-from suffolk.benchmarks.hybrid.hindsight_drafter import HindsightDrafter, right
+from research.one_tree.hindsight_drafter import HindsightDrafter, right
+from suffolk.benchmarks.decode.bounding_drafters import SOURCE as USELESS
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.registry import source_bits

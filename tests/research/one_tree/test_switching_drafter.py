@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.hybrid.switching_rules import SwitchingDrafter, arctic_inference, frequency_score, sam_decoding
+from research.one_tree.switching_rules import SwitchingDrafter, arctic_inference, frequency_score, sam_decoding
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
+from research.one_tree.combined_sources import CombinedSources
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from research.one_tree.compared_drafters import HYBRID
+from research.one_tree.summary import MEAN
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.summary import ALL
-from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
-from suffolk.benchmarks.hybrid.summary import MEAN
 from suffolk.benchmarks.plot import Panel
 from suffolk.datastore.text_table import Table
 

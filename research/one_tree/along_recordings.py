@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.hybrid.hindsight_drafter import HindsightDrafter
+from research.one_tree.hindsight_drafter import HindsightDrafter
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.hybrid import along_recordings as module
-from suffolk.benchmarks.hybrid.along_recordings import recorded_answers
+from research.one_tree import along_recordings as module
+from research.one_tree.along_recordings import recorded_answers
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from research.one_tree.__main__ import main
+from research.one_tree.compared_drafters import HYBRID
+from research.one_tree.options import HybridOptions
+from research.one_tree.run_log import RunLog
+from research.one_tree.summary import MEAN
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
-from suffolk.benchmarks.hybrid.options import HybridOptions
-from suffolk.benchmarks.hybrid.run_log import RunLog
-from suffolk.benchmarks.hybrid.summary import MEAN
-from suffolk.cli.main import main
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
@@ -46,7 +46,7 @@ def run(folder: Path, output: Path, *more: str) -> dict[str, Any]:
     common = ["--model", str(folder / "model"), "--datastore", str(folder / "store"), "--max-new-tokens", "9"]
     page = output.with_name("hybrid.html")
     words = [*common, "--prompts", *prompts, "--nodes", "6", "--output", str(output), "--report", str(page), *more]
-    assert main(["bench", "hybrid", *words]) == 0
+    assert main(words) == 0
     page.replace(output / "hybrid.html")
     return read_report(output / "hybrid.json")
 
@@ -94,7 +94,7 @@ def test_runs_with_other_settings_are_rejected(
 ) -> None:
     run(folder, tmp_path, "--parts", "nodes", "--limit", "1")
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
-    assert main(["bench", "hybrid", *common]) == 2
+    assert main([*common]) == 2
     assert "other settings" in capsys.readouterr().err
 
 
@@ -103,7 +103,7 @@ def test_exclusions_that_match_no_prompt_are_rejected(
 ) -> None:
     (tmp_path / "drop.txt").write_text("a/1\na/7\n")
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
-    assert main(["bench", "hybrid", *common, "--exclude", str(tmp_path / "drop.txt")]) == 2
+    assert main([*common, "--exclude", str(tmp_path / "drop.txt")]) == 2
     assert "1 of 2 names match no prompt, for example 'a/7'" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
@@ -129,9 +129,9 @@ def test_counted_time_consists_of_passes(folder: Path, tmp_path: Path, capsys: p
     once, again = (run(folder, tmp_path / name, *options)["results"]["summary"]["planned"] for name in ("a", "b"))
     assert once == again  # equal to the last digit, since no real clock is used
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--counted"]
-    assert main(["bench", "hybrid", *common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
+    assert main([*common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
     assert "the time of early-exit cannot be counted" in capsys.readouterr().err
-    assert main(["bench", "hybrid", *common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
+    assert main([*common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
     assert "--counted needs the part planned" in capsys.readouterr().err
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from research.one_tree.hindsight_drafter import HINDSIGHT
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT
 from suffolk.benchmarks.report import plain
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import InvalidArgument
@@ -18,7 +18,7 @@ PARTS = ("nodes", "planned", "service")
 
 @dataclass(frozen=True, slots=True)
 class HybridOptions:
-    """Settings of ``suffolk bench hybrid``. Checked when made.
+    """Settings of the comparison. Checked when made.
 
     Attributes:
         decoding: settings of model, prompts, sources and lengths. Its ``drafters`` field is ignored.
@@ -63,14 +63,14 @@ class HybridOptions:
         if self.counted and "planned" not in self.parts:
             raise InvalidArgument("--counted needs the part planned; leave it out, or add planned to --parts")
         if self.counted:
-            from suffolk.benchmarks.hybrid.counted_time import require_counted
+            from research.one_tree.counted_time import require_counted
 
             require_counted(list(self.decoding.models.parts()))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the drafters that run."""
-        from suffolk.benchmarks.hybrid.compared_drafters import compared_names, useless_names
+        from research.one_tree.compared_drafters import compared_names, useless_names
 
         if self.drafters:
             return self.drafters

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from research.one_tree.compared_drafters import HYBRID, useless_names
+from research.one_tree.run_log import Row
 from suffolk.benchmarks.decode.summary import ALL
 from suffolk.benchmarks.decode.summary import summarize as summarize_service
-from suffolk.benchmarks.hybrid.compared_drafters import HYBRID, useless_names
-from suffolk.benchmarks.hybrid.run_log import Row
 
 MEAN = "mean of sets"
 """Every prompt set has the same weight, regardless of its size."""

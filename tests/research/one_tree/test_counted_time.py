@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.hybrid.counted_time import CountedTime, require_counted
+from research.one_tree.counted_time import CountedTime, require_counted
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
+from research.one_tree.combined_sources import CombinedSources
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, merge
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated, tree_of

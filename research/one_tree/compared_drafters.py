@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from research.one_tree.hindsight_drafter import HINDSIGHT, HindsightDrafter
+from research.one_tree.switching_rules import Rule, SwitchingDrafter, arctic_inference, sam_decoding
 from suffolk.benchmarks.decode.bounding_drafters import UselessDrafter
 from suffolk.benchmarks.decode.options import LIMITS
-from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT, HindsightDrafter
-from suffolk.benchmarks.hybrid.switching_rules import Rule, SwitchingDrafter, arctic_inference, sam_decoding
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
-from suffolk.benchmarks.hybrid.report import hybrid_panels
-from suffolk.benchmarks.hybrid.summary import MEAN, ratios, summarize
+from research.one_tree.compared_drafters import HYBRID
+from research.one_tree.report import hybrid_panels
+from research.one_tree.summary import MEAN, ratios, summarize
 
 
 def row(group: str, prompt: str, **drafters: tuple[int, int]) -> dict[str, object]:
