@@ -7,7 +7,7 @@ import math
 import re
 import time
 from codecs import BOM_UTF8
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -30,6 +30,9 @@ _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
 _CHARSETS = (*_UTF8, "utf-16", "utf-16le", "utf-16be", "utf-32", "iso-8859-1", "latin1", "windows-1252", "cp1252")
 """Character sets of bodies. Some others of Python take very long."""
+_SHOULD_BE = "Input should be "
+_TYPE = "Input should be a"
+"""Beginning of pydantic's words for a value of a wrong type."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 LARGE = 1 << 16
@@ -128,11 +131,10 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
         return kind.model_validate_json(data.removeprefix(BOM_UTF8))
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=len(data) <= _SMALL)
-        found = max(errors, key=_depth)
+        found = max(errors, key=_reach)
         if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
             raise cause from None
-    words = found["msg"].removeprefix("Value error, ")  # pydantic's words before those of a validator
-    field, text = _path(found["loc"]), words[0].lower() + words[1:]
+    field, text = _path(found["loc"]), _words(found, errors)
     match found["type"], found.get("input"):
         case "json_invalid", _ if "hex escape" in text:
             raise InvalidField(
@@ -152,9 +154,20 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             raise InvalidField(field, f": {text}")
 
 
-def _depth(error: Mapping[str, Any]) -> tuple[bool, int]:
-    """Of the errors of a union, a list too long counts first, because its items matched; then the deepest match."""
-    return error["type"] == "too_long", len(error["loc"])
+def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
+    """Of the errors of a union, a list too long counts first, because its items matched; then the deepest and furthest match."""
+    return error["type"] == "too_long", len(error["loc"]), [part for part in error["loc"] if isinstance(part, int)]
+
+
+def _words(found: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong. Of a union, all forms that the value may have."""
+    text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's words before those of a validator
+    same = [
+        each["msg"] for each in errors if (_reach(each), _path(each["loc"])) == (_reach(found), _path(found["loc"]))
+    ]
+    if all(each.startswith(_TYPE) for each in same):  # not a bound
+        text = " or ".join(dict.fromkeys(same)).replace(f" or {_SHOULD_BE}", " or ")
+    return text[0].lower() + text[1:]
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -45,8 +45,8 @@ COMPLETION_TOKENS = 16
 
 
 def require_model(service: DecodeService, model: str | None) -> None:
-    """Raises NotFound if ``model`` is no name of the model of ``service``. None is accepted."""
-    if model is not None and model not in service.names:
+    """Raises NotFound if ``model`` is no name of the model of ``service``. None and an empty name are accepted."""
+    if model and model not in service.names:
         raise NotFound(f"model {model!r} does not exist here; this worker serves {', '.join(map(repr, service.names))}")
 
 
@@ -70,14 +70,14 @@ def chosen_tools(body: ChatBody) -> ToolChoice | None:
     """The functions that the answer may call; None if there are none. Raises InvalidArgument."""
     if body.functions:
         return read_function_call(body.functions, body.function_call)
-    return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
+    return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False, body.function_paths)
 
 
 def _schema_fields(body: ChatBody) -> dict[str, str]:
     """The name of each function -> the path of its schema in the request."""
     tools = as_tools(body.functions) if body.functions else body.tools or ()
-    path = "functions[{}]" if body.functions else body.function_field
-    return {tool["function"]["name"]: f"{path.format(at)}.parameters" for at, tool in enumerate(tools)}
+    paths = zip(tools, body.function_paths, strict=True)
+    return {tool["function"]["name"]: f"{path}.parameters" for tool, path in paths}
 
 
 def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:

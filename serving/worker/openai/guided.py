@@ -9,6 +9,7 @@ from typing import Any
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.json_schema import schema_text
+from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.schema import GenerationBody
 
 _KINDS = {
@@ -20,6 +21,11 @@ _KINDS = {
     "json_schema": "json",
 }
 """Field of a request -> key of ``structured_outputs`` with the same meaning."""
+
+_WRAPPER = ("name", "description", "schema", "strict")
+_FORMAT = ("type", "json_schema", *_WRAPPER)
+_UNREAD = {"text": ("json_schema", "schema"), "json_object": ("json_schema",)}
+"""Type of a format -> fields with a schema that would have no effect."""
 
 
 def read_guided(body: GenerationBody) -> Grammar | None:
@@ -80,8 +86,14 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
 
     Raises InvalidArgument for any other value.
     """
-    kind = None if response_format is None else response_format.get("type")
-    if response_format is None or kind == "text":
+    if response_format is None:
+        return None
+    kind = response_format.get("type")
+    check_names(f"{name}.", response_format, _FORMAT)
+    unread = _UNREAD.get(kind, ()) if isinstance(kind, str) else ()
+    if given := next((each for each in unread if response_format.get(each)), ""):
+        raise InvalidField(f"{name}.{given}", f": it needs the type json_schema, and the type is {kind}")
+    if kind == "text":
         return None
     if kind == "json_object":
         own = response_format.get("schema")
@@ -92,9 +104,13 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
     path = f"{name}.json_schema.schema" if name == "response_format" else f"{name}.schema"
     if wrapper is None and "schema" in response_format:
         wrapper, path = response_format, f"{name}.schema"
-    schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
-    is_strict = isinstance(wrapper, dict) and wrapper.get("strict") is True
-    return _schema_grammar(schema, path, is_strict)
+    wrapper = wrapper if isinstance(wrapper, dict) else {}
+    check_names(path.removesuffix("schema"), wrapper, _WRAPPER)
+    if not isinstance(wrapper.get("strict"), bool | None):
+        raise InvalidField(
+            f"{path.removesuffix('schema')}strict", f" is {wrapper['strict']!r}; it must be true or false"
+        )
+    return _schema_grammar(wrapper.get("schema"), path, wrapper.get("strict") is True)
 
 
 def _schema_grammar(schema: object, field: str, is_strict: bool) -> Grammar:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
-from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.content import text_of
+from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.schema import Message
 
 _ROLES = ("system", "user", "assistant", "tool", "function", "developer")
@@ -17,6 +18,10 @@ _OTHER_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "gpt": "
 """Role of other APIs and of data sets -> OpenAI's."""
 _MEDIA = ("attachments", "audio", "experimental_attachments", "images", "videos")
 """Fields in which Ollama's, OpenAI's and Vercel's messages hold more than text."""
+
+_PREFIX = ("prefix", "partial")
+"""Fields in which Mistral, DeepSeek, Moonshot and DashScope ask to continue a message."""
+_FIELDS = ("tool_calls", "tool_call_id", "function_call")
 
 
 def check_message(index: int, message: Message, source: str, continues: bool) -> None:
@@ -34,9 +39,11 @@ def check_message(index: int, message: Message, source: str, continues: bool) ->
         raise InvalidField(f"{path}.content", ": field required in a message of role 'user'")
     if media := next((name for name in _MEDIA if extra.get(name) and name not in source), ""):
         raise InvalidField(f"{path}.{media}", ": the model takes text alone; leave this field out")
-    if extra.get("prefix") and "prefix" not in source and not continues:
+    if not continues and (name := next((name for name in _PREFIX if extra.get(name) and name not in source), "")):
         advice = "use continue_final_message: true with add_generation_prompt: false"
-        raise InvalidField(f"{path}.prefix", f": the chat template does not support it; {advice}")
+        raise InvalidField(f"{path}.{name}", f": the chat template does not support it; {advice}")
+    given = {name: value for name, value in extra.items() if name in _FIELDS or name not in source}
+    check_names(f"{path}.", given, _FIELDS)
 
 
 def message_text(message: Message) -> str:
@@ -61,15 +68,15 @@ def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with calls of functions and their results in the form of tools. Other messages are unchanged.
 
-    Raises InvalidArgument if a call has no name.
+    Raises InvalidField if a call has no name.
     """
     found = [dict(message) for message in messages]
     name = ""
     for at, message in enumerate(found):
         call = message.get("function_call")
-        if isinstance(call, Mapping):
-            if not isinstance(call.get("name"), str):
-                raise InvalidArgument(Field("messages"), f"[{at}].function_call has no name; give name and arguments")
+        if call is not None:
+            if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+                raise InvalidField(f"messages[{at}].function_call", " has no name; give name and arguments")
             name = f"call{at:05}"  # 9 characters, as Mistral's templates want
             del message["function_call"]
             message["tool_calls"] = [{"id": name, "type": "function", "function": dict(call)}]
@@ -81,9 +88,10 @@ def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Arguments that are no JSON stay texts: those of an answer that was cut off, which agents send back with an error as result.
+    Arguments that are no JSON object are texts: those of an answer that was cut off, or of a model's mistake, which agents send
+    back with an error as result.
 
-    Raises InvalidArgument if calls are no list, or arguments are JSON of another kind.
+    Raises InvalidField if calls are no list, or one has no name.
     """
     found = [dict(message) for message in messages]
     for at, message in enumerate(found):
@@ -91,9 +99,7 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
         if calls is None:
             continue
         if not isinstance(calls, list):
-            raise InvalidArgument(
-                Field("messages"), f"[{at}].tool_calls is of type {type(calls).__name__}; give a list"
-            )
+            raise InvalidField(f"messages[{at}].tool_calls", f" is of type {type(calls).__name__}; give a list")
         message["tool_calls"] = [_template_call(at, call) for call in calls]
     return found
 
@@ -101,16 +107,11 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 def _template_call(at: int, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise InvalidArgument(Field("messages"), f"[{at}].tool_calls has an entry without function.name")
+        raise InvalidField(f"messages[{at}].tool_calls", " has an entry without function.name; give it")
     arguments = function.get("arguments", {})
-    try:
+    with suppress(ValueError, RecursionError):
         arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
-        is_cut = False
-    except (ValueError, RecursionError):
-        is_cut = True
     arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
-    if not is_cut and not isinstance(arguments, dict):
-        raise InvalidArgument(
-            Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
-        )
+    if not isinstance(arguments, dict | str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
     return dict(call) | {"function": dict(function) | {"arguments": arguments}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content, text_of
+from suffolk.serving.worker.openai.known_fields import check_names
+from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
 from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Message, no_limit
 
 if TYPE_CHECKING:
@@ -30,26 +32,33 @@ _INSTEAD = {
     "context_management": "leave it out",
 }
 """Field that is refused -> what to do instead."""
-_TOOLS_ELSEWHERE = (
-    *("apply_patch", "code_interpreter", "computer", "computer_use", "computer_use_preview", "custom"),
-    *("file_search", "image_generation", "local_shell", "mcp", "namespace", "shell", "tool_search"),
-    *("web_search", "web_search_preview"),
-)
-"""Types of tools that OpenAI runs, or whose calls are no JSON. Agents such as Codex always name some beside their functions."""
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+    """Base of objects in a body. Fields that are nearly those of ``path``, with a dot at its end, are refused."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    path: ClassVar[str] = ""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """Names of fields elsewhere -> those here."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if self.path:
+            fields = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+            check_names(self.path, fields | (self.model_extra or {}), list(fields), self.other_names)
+        return self
 
 
 class Item(_Part):
-    """An item of the input: a message, a call of a function, its output, or reasoning, which is left out."""
+    """An item of the input: a message, a call of a function, its output, or reasoning, which is left out. Null: a message."""
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: Literal["message", "function_call", "function_call_output", "reasoning"] | None = None
     role: str | None = None
     content: Any = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | None = None
     output: Content | None = None
 
@@ -64,22 +73,42 @@ class MessageItem(_Part):
 class Format(_Part):
     """``text.format``."""
 
+    path = "text.format."
+    other_names = {"json_schema": "schema"}
+
     type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
     json_schema: dict[str, Any] | None = Field(None, alias="schema")
     strict: bool | None = None
+
+
+_FORMAT_FIELDS = {each: "schema" if each == "json_schema" else each for each in Format.model_fields}
+"""Attribute of a format -> its name in JSON."""
 
 
 class Text(_Part):
     """``text``."""
 
+    path = "text."
+    other_names = dict.fromkeys(("json_schema", "response_format", "schema", "type"), "format")
+
     format: Format | None = None
     verbosity: Literal["medium"] | None = None
 
+    def shown(self) -> dict[str, Any]:
+        """As the response shows it. The name of a schema, which OpenAI's API requires, has a default."""
+        form = self.format or Format(type="text", schema=None)
+        found = {name: getattr(form, key) for key, name in _FORMAT_FIELDS.items() if getattr(form, key) is not None}
+        if form.type == "json_schema":
+            found = {"name": "response"} | found
+        return {"format": found} | ({} if self.verbosity is None else {"verbosity": self.verbosity})
 
-class Reasoning(BaseModel):
+
+class Reasoning(_Part):
     """``reasoning``. The effort is a variable of the chat template."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    path = "reasoning."
 
     effort: str | None = None
 
@@ -118,12 +147,6 @@ class ResponseBody(GenerationBody):
         return self
 
     @property
-    def callable_tools(self) -> list[dict[str, Any]]:
-        """The tools without those of ``_TOOLS_ELSEWHERE``, if there are functions too. Without functions all, which is refused."""
-        functions = [tool for tool in self.tools or () if tool.get("type") not in _TOOLS_ELSEWHERE]
-        return functions or self.tools or []
-
-    @property
     def has_logprobs(self) -> bool:
         """Whether the texts have log-probabilities."""
         return _LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
@@ -132,8 +155,12 @@ class ResponseBody(GenerationBody):
 class ResponseChat(ChatBody):
     """The chat that a body stands for. Errors name the body's fields."""
 
-    function_field = "tools[{}]"
     format_field = "text.format"
+    tool_paths: list[str]
+
+    @property
+    def function_paths(self) -> list[str]:
+        return self.tool_paths
 
     @property
     def length_field(self) -> str:
@@ -146,11 +173,13 @@ class ResponseChat(ChatBody):
 
 def chat_of(body: ResponseBody) -> ResponseChat:
     """The chat that ``body`` stands for. Raises InvalidField: an item or a tool has another form."""
+    tools = callable_tools(body.tools or ())
     shared = {name: getattr(body, name) for name in GenerationBody.model_fields}
     own = {
         "messages": _messages(body),
         "max_completion_tokens": body.max_output_tokens,
-        "tools": None if body.tools is None else [_tool(tool) for tool in body.callable_tools],
+        "tools": None if body.tools is None else [each.chat_tool() for each in tools],
+        "tool_paths": [each.path for each in tools],
         "tool_choice": _tool_choice(body.tool_choice),
         "parallel_tool_calls": body.parallel_tool_calls,
         "response_format": _response_format(body.text.format if body.text else None),
@@ -168,7 +197,7 @@ def _messages(body: ResponseBody) -> list[Message]:
         found.append({"role": "system", "content": body.instructions})
     items = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     for at, item in enumerate(items):
-        if item.type == "message":
+        if item.type in (None, "message"):
             _add_message(found, _message(f"input[{at}]", item))
         elif item.type == "function_call":
             _add_call(found, f"input[{at}]", item)
@@ -201,17 +230,9 @@ def _add_call(found: list[dict[str, Any]], path: str, item: Item) -> None:
         raise InvalidField(path, ": a function_call has name and arguments")
     if not found or found[-1]["role"] != "assistant":
         found.append({"role": "assistant", "content": ""})
-    function = {"name": item.name, "arguments": item.arguments}
+    function = {"name": full_name(item.namespace or "", item.name), "arguments": item.arguments}
     calls = found[-1].setdefault("tool_calls", [])
     calls.append({"id": item.call_id, "type": "function", "function": function})
-
-
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A function in the form of chats. Other tools stay as they are, and are refused there."""
-    if tool.get("type") != "function":
-        return dict(tool)
-    names = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}
 
 
 def _tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
@@ -220,14 +241,18 @@ def _tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any]
     if choice.get("type") == "allowed_tools":
         tools = choice.get("tools")
         listed: Sequence[Any] = tools if isinstance(tools, list) else ()
-        own = {"mode": choice.get("mode"), "tools": [_tool(tool) for tool in listed if isinstance(tool, dict)]}
-        return {"type": "allowed_tools", "allowed_tools": own}
-    return {"type": choice.get("type"), "function": {"name": choice.get("name")}}
+        functions = [_named(tool) for tool in listed if isinstance(tool, Mapping)]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode"), "tools": functions}}
+    return _named(choice)
+
+
+def _named(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The choice of one function in the form of chats."""
+    name, namespace = choice.get("name"), choice.get("namespace")
+    if isinstance(name, str) and isinstance(namespace, str):
+        name = full_name(namespace, name)
+    return {"type": choice.get("type"), "function": {"name": name}}
 
 
 def _response_format(form: Format | None) -> dict[str, Any] | None:
-    if form is None or form.type != "json_schema":
-        return None if form is None else {"type": form.type}
-    if form.json_schema is None:
-        raise InvalidField("text.format.schema", ": give the schema, a JSON object")
-    return {"type": "json_schema", "json_schema": {"schema": form.json_schema, "strict": form.strict}}
+    return None if form is None else {"type": form.type, "schema": form.json_schema, "strict": form.strict}

@@ -13,7 +13,8 @@ from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import FINISH, Reply, usage
 from suffolk.serving.worker.openai.calls import chat_calls, chosen_tools
 from suffolk.serving.worker.openai.chat import ChatMessage
-from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
+from suffolk.serving.worker.openai.response_body import ResponseBody, Text, chat_of
+from suffolk.serving.worker.openai.response_tools import callable_tools, shown_tools
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_format import ToolFormat
@@ -36,6 +37,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         """``form``: format of the model's tool calls."""
         self.body, self.runs, self.tokens = body, runs, tokens
         self._message = ChatMessage(chosen_tools(chat_of(body)), form)
+        self._names = {each.full_name: each.names() for each in callable_tools(body.tools or ())}
         self._output: list[Event] = []
         self._open: Event | None = None  # the item of ``_output`` that is not complete
         self._logprobs: list[Event] = []  # of tokens whose text has not come yet
@@ -106,7 +108,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         function = call["function"]
         if "id" in call:
             yield from self._close()
-            own = {"call_id": call["id"], "name": function["name"], "arguments": "", "status": "in_progress"}
+            own = {"call_id": call["id"], **self._names[function["name"]], "arguments": "", "status": "in_progress"}
             item = {"id": _id("fc"), "type": "function_call", **own}
             yield self._opened(item, dict(item))
         assert self._open is not None
@@ -160,7 +162,7 @@ class ResponseAnswer(Reply[ResponseBody]):
 
 def _head(model: str, body: ResponseBody) -> Event:
     """The fields of a response that are known when it begins."""
-    form = body.text.model_dump(exclude_none=True, by_alias=True) if body.text else {}
+    text = body.text or Text()
     return {
         "id": _id("resp"),
         "object": "response",
@@ -176,9 +178,9 @@ def _head(model: str, body: ResponseBody) -> Event:
         "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
         "store": False,
         "temperature": 1.0 if body.temperature is None else body.temperature,
-        "text": {"format": {"type": "text"}} | form,
+        "text": text.shown(),
         "tool_choice": body.tool_choice or "auto",
-        "tools": body.callable_tools,
+        "tools": shown_tools(body.tools or ()),
         "top_logprobs": body.top_logprobs or 0,
         "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": "disabled",

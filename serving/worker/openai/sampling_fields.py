@@ -8,6 +8,7 @@ from typing import Any
 from suffolk.datastore.settings import ABOVE_0
 from suffolk.serving.decoding.engine.loop.prompt import encode_text
 from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.schema import CompletionBody, GenerationBody
@@ -18,7 +19,7 @@ _SETTINGS = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penal
 
 
 def sampling_settings(body: GenerationBody, target: Target, length: int, logprobs: int | None) -> dict[str, Any]:
-    """All sampling settings except seed and grammar. OpenAI's default temperature is 1."""
+    """All sampling settings except seed and grammar."""
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     biases = _biases(body.logit_bias or {})
     limits.check_stops("stop", stop)
@@ -28,7 +29,7 @@ def sampling_settings(body: GenerationBody, target: Target, length: int, logprob
     given = {name: getattr(body, name) for name in _SETTINGS}
     return {name: value for name, value in given.items() if value is not None} | {
         "max_new_tokens": length,
-        "temperature": 1.0 if body.temperature is None else body.temperature,
+        "temperature": _temperature(body.temperature),
         "top_k": max(body.top_k or 0, 0),  # -1 means no limit in vLLM's API
         "top_p": body.top_p
         or (1.0 if body.top_p is None else ABOVE_0),  # 0 takes the likeliest token, as in OpenAI's API
@@ -42,6 +43,13 @@ def sampling_settings(body: GenerationBody, target: Target, length: int, logprob
         "logprobs": logprobs,
         "prompt_logprobs": _prompt_logprobs(body, logprobs),
     }
+
+
+def _temperature(given: float | None) -> float:
+    """OpenAI's default is 1. Below the engine's least, such as the 1e-8 of some clients, decoding is greedy, as in vLLM."""
+    if given is None:
+        return 1.0
+    return 0.0 if 0 < given < MIN_TEMPERATURE else given
 
 
 def drops_answer(body: GenerationBody) -> bool:

@@ -149,7 +149,7 @@ class GenerationBody(Body):
     guided_choice: Annotated[list[str], Field(max_length=MAX_CHOICES)] | None = None
     guided_grammar: str | None = None
     grammar: str | None = None
-    json_schema: dict[str, Any] | None = None
+    json_schema: str | dict[str, Any] | None = None
     prompt_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     return_tokens_as_token_ids: bool | None = None
     suffolk: DraftFields | None = None
@@ -210,8 +210,6 @@ class ChatBody(GenerationBody, TemplateFields):
     parallel_tool_calls: bool | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
-    function_field: ClassVar[str] = "tools[{}].function"
-    """Path of a tool's function, with {} for its index."""
     format_field: ClassVar[str] = "response_format"
 
     _read_no_limit = field_validator("max_tokens", "max_completion_tokens", mode="before")(no_limit)
@@ -223,6 +221,13 @@ class ChatBody(GenerationBody, TemplateFields):
         if self.function_call not in (None, "none", "auto") and not self.functions:
             raise InvalidField("function_call", ": it needs functions; use tool_choice with tools")
         return self
+
+    @property
+    def function_paths(self) -> list[str]:
+        """The path of each function in the request."""
+        if self.functions:
+            return [f"functions[{at}]" for at in range(len(self.functions))]
+        return [f"tools[{at}].function" for at in range(len(self.tools or ()))]
 
 
 class CompletionBody(GenerationBody):

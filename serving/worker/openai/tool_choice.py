@@ -14,12 +14,17 @@ from typing import Any
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.json_schema import schema_text
+from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.tool_calls import ToolCallParser
 from suffolk.serving.worker.openai.tool_format import ToolFormat
 
 MAX_TOOLS = 128
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_FIELDS = ("name", "description", "parameters", "strict")
+_OTHER_NAMES = {"input_schema": "parameters", "inputSchema": "parameters"}
+"""Names of Anthropic and MCP -> OpenAI's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,10 @@ class ToolChoice:
 
 
 def read_tool_choice(
-    tools: Sequence[Mapping[str, Any]] | None, choice: str | Mapping[str, Any] | None, is_parallel: bool = True
+    tools: Sequence[Mapping[str, Any]] | None,
+    choice: str | Mapping[str, Any] | None,
+    is_parallel: bool = True,
+    paths: Sequence[str] = (),
 ) -> ToolChoice | None:
     """The functions of ``tools`` and ``tool_choice``; None if no function may be called.
 
@@ -81,17 +89,19 @@ def read_tool_choice(
             "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}; None for auto.
         is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. It is enforced only if calls are
             required.
+        paths: path of each function in the request; empty for those of a chat.
 
     Raises:
         InvalidArgument: ``tools`` or ``choice`` has another form, a name is used twice, or the chosen function does not
             exist.
     """
-    functions = read_functions([_function(at, tool) for at, tool in enumerate(tools or ())], "tools[{}].function")
+    paths = paths or [f"tools[{at}].function" for at in range(len(tools or ()))]
+    functions = read_functions([_function(path, tool) for path, tool in zip(paths, tools or (), strict=True)], paths)
     if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
         functions, choice = _read_allowed(choice, functions)
     if isinstance(choice, Mapping):
         named = choice.get("function")
-        if choice.get("type") != "function":
+        if choice.get("type", "function") != "function":
             raise InvalidArgument(
                 Field("tool_choice"),
                 f".type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called",
@@ -120,38 +130,39 @@ def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field
     return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
 
 
-def read_functions(given: Sequence[object], path: str) -> dict[str, Mapping[str, Any]]:
-    """The functions of a request by name. ``path``: path of a function in the request, with {} for its index.
+def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The functions of a request by name. ``paths``: path of each in the request.
 
     Raises InvalidArgument: there are too many, one has another form, or a name is used twice.
     """
     if len(given) > MAX_TOOLS:
-        raise InvalidArgument(f"{path.partition('[')[0]} has {len(given)} entries; the limit is {MAX_TOOLS}")
+        raise InvalidField(paths[0].partition("[")[0], f" has {len(given)} entries; the limit is {MAX_TOOLS}")
     functions: dict[str, Mapping[str, Any]] = {}
-    for at, function in enumerate(given):
-        field = path.format(at)
+    for field, function in zip(paths, given, strict=True):
         name, schema = (
             (function.get("name"), function.get("parameters")) if isinstance(function, Mapping) else (None, None)
         )
         if not isinstance(function, Mapping) or not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
+            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}; it must be 1 to 128 of a-z, A-Z, 0-9, _ . -")
         if name in functions:
             raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}, which an earlier function has; rename one")
         if schema is not None and not isinstance(schema, Mapping):
             raise InvalidArgument(Field(f"{field}.parameters"), " is no JSON object; give a schema")
+        if not isinstance(function.get("strict"), bool | None):
+            raise InvalidArgument(Field(f"{field}.strict"), f" is {function['strict']!r}; it must be true or false")
+        check_names(f"{field}.", function, _FIELDS, _OTHER_NAMES)
         functions[name] = function
     return functions
 
 
-def _function(at: int, tool: Mapping[str, Any]) -> object:
-    """The function of ``tool``."""
-    kind, function = tool.get("type"), tool.get("function")
+def _function(path: str, tool: Mapping[str, Any]) -> object:
+    """The function of ``tool``, which may leave its type out, as in vLLM. ``path``: of the function."""
+    kind, function = tool.get("type", "function"), tool.get("function")
     if kind != "function":
-        raise InvalidArgument(
-            Field(f"tools[{at}].type"), f" is {kind!r}; it must be function, as only functions can be called"
-        )
+        field = f"{path.removesuffix('.function')}.type"
+        raise InvalidArgument(Field(field), f" is {kind!r}; it must be function, as only functions can be called")
     if not isinstance(function, Mapping):
-        raise InvalidArgument(Field(f"tools[{at}].function"), " is no object; give {'name': ..., 'parameters': {...}}")
+        raise InvalidArgument(Field(path), " is no object; give {'name': ..., 'parameters': {...}}")
     return function
 
 
@@ -225,7 +236,7 @@ def read_function_call(functions: Sequence[Any], choice: str | Mapping[str, Any]
 
     Raises InvalidArgument: ``functions`` or ``choice`` has another form.
     """
-    found = read_functions(functions, "functions[{}]")
+    found = read_functions(functions, [f"functions[{at}]" for at in range(len(functions))])
     if isinstance(choice, Mapping):
         return named_choice(found, choice.get("name"), "function_call")
     if choice not in (None, "none", "auto"):
