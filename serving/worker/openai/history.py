@@ -108,10 +108,11 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise InvalidField(f"messages[{at}].tool_calls", " has an entry without function.name; give it")
-    arguments = function.get("arguments", {})
+    given = arguments = function.get("arguments", {})
     with suppress(ValueError, RecursionError):
-        arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
-    arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
-    if not isinstance(arguments, dict | str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
+        arguments = json.loads(given.strip() or "{}") if isinstance(given, str) else given
+    if arguments in (None, []):  # of functions without parameters; PHP writes {} as []
+        arguments = {}
+    elif not isinstance(arguments, dict):
+        arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return dict(call) | {"function": dict(function) | {"arguments": arguments}}

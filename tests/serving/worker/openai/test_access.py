@@ -155,7 +155,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         ),
         (
             chat(messages=[{"role": "assistant", "tool_calls": 5}]),
-            "messages",
+            "messages[0].tool_calls",
             "messages[0].tool_calls is of type int; give a list",
         ),
         (chat(messages=[{"role": "robot", "content": "x"}]), None, "the chat template of model tiny rejects"),

@@ -85,7 +85,8 @@ def test_earlier_calls_and_their_results_reach_the_template(server: WorkerServer
         ({"functions": FUNCTIONS, "function_call": "required"}, "function_call", "none, auto or"),
         ({"functions": FUNCTIONS, "function_call": {"name": "g"}}, "function_call", "are weather, now"),
         ({"function_call": NAMED}, "function_call", "it needs functions"),
-        ({"messages": [{"role": "assistant", "function_call": {}}]}, "messages", "has no name"),
+        ({"messages": [{"role": "assistant", "function_call": {}}]}, "messages[0].function_call", "has no name"),
+        ({"messages": [{"role": "assistant", "function_call": "f"}]}, "messages[0].function_call", "has no name"),
     ],
 )
 def test_wrong_functions_are_refused(server: WorkerServer, fields: Any, param: str, text: str) -> None:

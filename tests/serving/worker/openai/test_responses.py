@@ -8,7 +8,8 @@ from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel
+from openai.types.responses import Response
+from pydantic import BaseModel, TypeAdapter
 
 from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
 from suffolk.serving.worker.server import WorkerServer
@@ -126,12 +127,26 @@ def test_a_format_is_parsed_by_the_client(client: openai.OpenAI) -> None:
     assert isinstance(parsed.output_parsed, Weather)
     plain = client.responses.create(**ASKED | {"max_output_tokens": 300}, text={"format": {"type": "json_object"}})
     assert plain.status == "incomplete" or isinstance(json.loads(plain.output_text), dict)
+    schema = Weather.model_json_schema()
+    form = {"type": "json_object", "schema": schema}  # as in llama.cpp's chats
+    with_schema = client.responses.create(**ASKED | {"max_output_tokens": 300}, text={"format": form})  # type: ignore[call-overload]
+    assert Weather.model_validate_json(with_schema.output_text)
+
+
+@pytest.mark.parametrize("name", ["weather", None])
+def test_the_response_shows_its_format_as_openai_does(server: WorkerServer, name: str | None) -> None:
+    """Regression: clients that check types failed, as the name was missing."""
+    form = {"type": "json_schema", "schema": Weather.model_json_schema(), "strict": True}
+    fields = {"input": "x", "text": {"format": form if name is None else form | {"name": name}, "verbosity": "medium"}}
+    reply = ask(server, "POST", PATH, fields)[2]
+    assert reply["text"] == {"format": form | {"name": name or "response"}, "verbosity": "medium"}
+    TypeAdapter(Response).validate_python(reply)
 
 
 def test_items_become_messages() -> None:
     """The history that OpenAI's client, the AI SDK and agents send back."""
     items: list[Any] = [
-        {"role": "developer", "content": "Be short."},
+        {"role": "developer", "content": "Be short.", "type": None},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]},
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {
@@ -197,6 +212,10 @@ def test_items_become_messages() -> None:
             "only functions can be called",
         ),
         ({"max_output_token": 5}, "max_output_token", "did you mean max_output_tokens?"),
+        ({"text": {"fromat": {"type": "json_object"}}}, "text.fromat", "did you mean format?"),
+        ({"text": {"type": "json_object"}}, "text.type", "did you mean format?"),
+        ({"text": {"format": {"type": "json_schema", "json_schema": {}}}}, "text.format.json_schema", "mean schema?"),
+        ({"reasoning": {"efort": "low"}}, "reasoning.efort", "did you mean effort?"),
         ({"input": []}, "input", "1..1024"),
     ],
 )
@@ -213,17 +232,3 @@ def test_a_conversation_may_ask_to_be_cut_and_is_refused_if_it_is_too_long(serve
     assert ask(server, "POST", PATH, fields)[0] == 200
     status, _, reply = ask(server, "POST", PATH, fields | {"input": "word " * 50_000})
     assert (status, reply["error"]["code"]) == (400, "context_length_exceeded")
-
-
-def test_tools_that_the_worker_cannot_call_are_left_out_beside_functions(client: openai.OpenAI) -> None:
-    """As Codex sends its tools."""
-    others: list[Any] = [
-        {"type": "web_search", "external_web_access": False},
-        {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}},
-        {"type": "namespace", "name": "mcp__files", "tools": [NOW]},
-    ]
-    found = client.responses.create(**ASKED, tools=[others[0], NOW, *others[1:]], tool_choice="auto")
-    alone = client.responses.create(**ASKED, tools=[NOW], tool_choice="auto")
-    assert found.output_text == alone.output_text
-    assert found.usage.input_tokens == alone.usage.input_tokens  # type: ignore[union-attr]
-    assert [tool.type for tool in found.tools] == ["function"]

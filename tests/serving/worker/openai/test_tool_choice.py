@@ -127,7 +127,7 @@ def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
     [
         ([{"type": "retrieval"}], None, r"tools\[0\].type is 'retrieval'"),
         ([tool("f"), tool("f")], None, r"tools\[1\].function.name is 'f', which an earlier function has"),
-        ([tool("a b")], None, "tools.0..function.name is 'a b'; it must be 1 to 64"),
+        ([tool("a b")], None, "tools.0..function.name is 'a b'; it must be 1 to 128"),
         ([tool("f", parameters=[])], None, "tools.0..function.parameters is no JSON object"),
         ([tool(f"f{at}") for at in range(MAX_TOOLS + 1)], None, "tools has 129 entries; the limit is 128"),
         (TOOLS, "maybe", "tool_choice is 'maybe'; it must be none, auto, required or a function"),
@@ -163,7 +163,6 @@ def test_arguments_of_earlier_calls_reach_the_template_as_objects() -> None:
         assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == {}
     call["function"] = {"name": "f", "arguments": '{"a'}
     assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == '{"a'
-    for arguments in ("[1]", '"a"', 5):
+    for arguments in ("[1]", '"a"', 5):  # a model's mistakes, which agents send back with an error as result
         call["function"] = {"name": "f", "arguments": arguments}
-        with pytest.raises(InvalidArgument, match=r"messages\[0\]: the arguments of f are no JSON object"):
-            template_messages(messages)
+        assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == str(arguments)

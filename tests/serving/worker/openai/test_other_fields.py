@@ -1,0 +1,147 @@
+"""Tests what happens to fields of other servers, misspelled fields inside objects, and values of a wrong type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker.openai.known_fields import check_extra, check_names
+from suffolk.serving.worker.openai.other_fields import IGNORED, INSTEAD, MEANINGFUL, NEUTRAL
+from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.http_requests import ask
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+CHATS: dict[str, Any] = {"messages": [{"role": "user", "content": "abc"}], "max_tokens": 3}
+TEXTS: dict[str, Any] = {"prompt": "abc", "max_tokens": 3}
+SCHEMA = {"type": "object", "properties": {}}
+
+
+def function(**fields: Any) -> dict[str, Any]:
+    return {"tools": [{"type": "function", "function": {"name": "f", **fields}}]}
+
+
+def test_the_tables_agree() -> None:
+    assert not IGNORED & set(NEUTRAL)
+    assert set(NEUTRAL) >= MEANINGFUL
+    assert set(INSTEAD) <= set(NEUTRAL)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "text"),
+    [
+        # fields of other servers that would change the answer
+        ({"no_stop_trim": True}, "no_stop_trim", "use include_stop_str_in_output"),
+        ({"truncation_side": "right"}, "truncation_side", "leave it out"),
+        ({"custom_logit_processor": "x"}, "custom_logit_processor", "leave it out"),
+        ({"nvext": {"guided_json": SCHEMA}}, "nvext", "use its fields as fields of the request"),
+        ({"prompt_truncate_len": 100}, "prompt_truncate_len", "use truncate_prompt_tokens"),
+        ({"return_hidden_states": True}, "return_hidden_states", "leave it out"),
+        ({"suppress_tokens": [5]}, "suppress_tokens", "use logit_bias"),
+        # another style of a name
+        ({"topP": 0.1}, "topP", "did you mean top_p?"),
+        ({"top-k": 1}, "top-k", "did you mean top_k?"),
+        ({"minP": 1}, "minP", "did you mean min_p?"),
+        # inside objects
+        (function(paramters=SCHEMA), "tools[0].function.paramters", "did you mean parameters?"),
+        (function(input_schema=SCHEMA), "tools[0].function.input_schema", "did you mean parameters?"),
+        (function(inputSchema=SCHEMA), "tools[0].function.inputSchema", "did you mean parameters?"),
+        (function(strict="yes"), "tools[0].function.strict", "is 'yes'; it must be true or false"),
+        ({"functions": [{"name": "f", "Parameters": SCHEMA}]}, "functions[0].Parameters", "did you mean parameters?"),
+        ({"response_format": {"typ": "json_object"}}, "response_format.typ", "did you mean type?"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA, "strickt": True}}},
+            "response_format.json_schema.strickt",
+            "did you mean strict?",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA, "strict": 1}}},
+            "response_format.json_schema.strict",
+            "is 1; it must be true or false",
+        ),
+        # a schema that would have no effect
+        (
+            {"response_format": {"type": "json_object", "json_schema": {"schema": SCHEMA}}},
+            "response_format.json_schema",
+            "needs the type json_schema, and the type is json_object",
+        ),
+        ({"response_format": {"type": "text", "schema": SCHEMA}}, "response_format.schema", "the type is text"),
+        ({"messages": [{"role": "assistant", "toolCalls": []}]}, "messages[0].toolCalls", "did you mean tool_calls?"),
+        ({"messages": [{"role": "assistant", "tool_call": {}}]}, "messages[0].tool_call", "did you mean tool_calls?"),
+        (
+            {"messages": [{"role": "assistant", "content": "a", "partial": True}]},
+            "messages[0].partial",
+            "continue_final",
+        ),
+        # values that may have several types
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "a valid string or a valid array"),
+        ({"tool_choice": 5}, "tool_choice", "is 5; input should be a valid string or an object"),
+    ],
+)
+def test_what_would_be_dropped_is_refused(server: WorkerServer, fields: dict[str, Any], param: str, text: str) -> None:
+    status, _, reply = ask(server, "POST", CHAT, CHATS | fields)
+    assert (status, reply["error"]["param"]) == (400, param), reply
+    assert text in reply["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        (["a", None], "prompt[1]: input should be a valid string"),
+        ([[1], "a"], "prompt[1] is 'a'; input should be a valid array"),
+        ([[1], [2, "a"]], "prompt[1][1] is 'a'; input should be a valid integer"),
+        ([True], "prompt[0] is True; input should be a valid integer or a valid string or a valid array"),
+        ([-1], "prompt[0] is -1; input should be greater than or equal to 0"),
+    ],
+)
+def test_the_first_wrong_item_of_a_list_is_named(server: WorkerServer, prompt: Any, text: str) -> None:
+    """Regression: the first item was named, although the list is wrong further on."""
+    error = ask(server, "POST", TEXT, TEXTS | {"prompt": prompt})[2]["error"]
+    assert error["message"] == text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"session_id": "a", "rid": "b", "ec_transfer_params": {}, "bootstrap_port": 5, "generation_prompt": "c"},
+        {
+            "truncation_side": "left",
+            "no_stop_trim": False,
+            "reasoning_budget_tokens": -1,
+            "return_hidden_states": False,
+        },
+        {"model": ""},
+        {"tools": [{"function": {"name": "f"}}], "tool_choice": {"function": {"name": "f"}}},
+        function(name="f" * 128, returns={"type": "string"}, parameters=SCHEMA, parameter="x"),
+        {"messages": [{"role": "user", "content": "a", "context": {}, "timestamp": 5}]},
+    ],
+)
+def test_what_asks_for_nothing_is_accepted(server: WorkerServer, fields: dict[str, Any]) -> None:
+    status, _, reply = ask(server, "POST", CHAT, CHATS | fields)
+    assert status == 200, reply
+
+
+def test_a_tiny_temperature_is_greedy(server: WorkerServer) -> None:
+    """Regression: refused, though LangChain and Ragas send 1e-8 for it."""
+    replies = [ask(server, "POST", TEXT, TEXTS | {"temperature": value})[2] for value in (0, 1e-8)]
+    assert replies[0]["choices"] == replies[1]["choices"]
+
+
+def test_a_schema_may_be_a_text_as_in_sglang(server: WorkerServer) -> None:
+    reply = ask(server, "POST", TEXT, TEXTS | {"max_tokens": 9, "json_schema": '{"const": "a"}'})[2]
+    assert reply["choices"][0]["text"].strip().startswith('"a')
+
+
+@pytest.mark.parametrize("kind", [ChatBody, CompletionBody])
+def test_no_field_is_taken_for_a_misspelled_one(kind: type[ChatBody | CompletionBody]) -> None:
+    """Fields of clients that have no meaning here, and whose names are near others."""
+    names = ("chat_id", "provider", "usage", "ttl", "keep_alive", "verbose", "timeout", "details", "custom_params")
+    check_extra("", dict.fromkeys(names, "a"), dict.fromkeys(kind.model_fields))
+
+
+def test_a_name_near_one_that_is_given_is_no_mistake() -> None:
+    check_names("", {"schema": 1, "schemas": 2}, ("schema",))
+    with pytest.raises(InvalidField, match=r"^a\.schemas: unknown field; did you mean schema\?$"):
+        check_names("a.", {"schemas": 2}, ("schema",))
