@@ -22,12 +22,14 @@ OPEN_PATHS = ("/health", "/healthz", "/livez", "/ready", "/readyz")
 """Paths of every server that need no identity."""
 _AUTHORITY = re.compile(r"https?://[^/]*", re.IGNORECASE)
 """Before the path, if a request names its target as a whole URL (RFC 9112, 3.2.2), as for a proxy."""
+_SLASHES = re.compile("//+")
+"""As of clients that join a base URL with a slash at its end and a path."""
 SUBJECTS = "suffolk.subjects"
 """Key of the scope with the names in the client's certificate, which ``LimitedProtocol`` sets."""
 
 
 class PlainPaths:
-    """Reads a path with slashes at its end, or several at its start, as the one without, and the path of a whole URL.
+    """Reads a path with slashes at its end, or several together, as the one without, and the path of a whole URL.
 
     A redirect would lose the prefix that a proxy has removed.
     """
@@ -37,7 +39,8 @@ class PlainPaths:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope = {**scope, "path": "/" + _AUTHORITY.sub("", scope["path"], 1).strip("/")}
+            path = _AUTHORITY.sub("", scope["path"], 1)
+            scope = {**scope, "path": "/" + _SLASHES.sub("/", path).strip("/")}
         await self._app(scope, receive, send)
 
 

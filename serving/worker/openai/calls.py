@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from suffolk.datastore.arguments import check_range, check_size
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
-from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong, encode_chat, encode_text
+from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong, RejectedChat, encode_chat, encode_text
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, SamplingSettings
@@ -24,6 +25,7 @@ from suffolk.serving.worker.openai.history import (
     in_call_order,
     message_text,
     template_messages,
+    with_one_system,
 )
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
@@ -127,17 +129,23 @@ def encode_messages(
     conversation = in_call_order(template_messages(call_messages(conversation)))
     if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
         conversation, tools = generic_messages(conversation, tools or ()), None
+    encode = partial(
+        encode_chat,
+        target,
+        tools=tools,
+        most=most,
+        continues=template.continue_final_message is True,
+        generation_prompt=template.add_generation_prompt is not False,
+        special_tokens=template.add_special_tokens is True,
+        variables=effort | (template.chat_template_kwargs or {}),
+    )
     try:
-        return encode_chat(
-            target,
-            conversation,
-            tools,
-            most,
-            continues=template.continue_final_message is True,
-            generation_prompt=template.add_generation_prompt is not False,
-            special_tokens=template.add_special_tokens is True,
-            variables=effort | (template.chat_template_kwargs or {}),
-        )
+        try:
+            return encode(conversation)
+        except RejectedChat:
+            if (joined := with_one_system(conversation)) == conversation:
+                raise
+            return encode(joined)
     except PromptTooLong as error:
         raise InvalidField(template.prompt_field, f": {error}", "context_length_exceeded") from None
 

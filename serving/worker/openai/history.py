@@ -65,6 +65,13 @@ def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def with_one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` with those of the system joined at the start, for templates that take one there, such as Qwen's."""
+    contents = [message["content"] for message in messages if message["role"] == "system"]
+    others = [message for message in messages if message["role"] != "system"]
+    return [{"role": "system", "content": "\n\n".join(contents)}, *others] if contents else others
+
+
 def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with calls of functions and their results in the form of tools. Other messages are unchanged.
 

@@ -81,6 +81,10 @@ _LONG_TEXTS = Turns(0.5)
 """Texts of more than ``_SHORT`` characters take turns."""
 
 
+class RejectedChat(InvalidArgument):
+    """A conversation that the chat template rejects."""
+
+
 class PromptTooLong(InvalidArgument):
     """A text has more tokens than can be used."""
 
@@ -153,8 +157,8 @@ def encode_chat(
         variables: further variables of the template.
 
     Raises:
-        InvalidArgument: the target has no tokenizer or no chat template, the template rejects the conversation, or a variable has
-            a name that is taken.
+        InvalidArgument: the target has no tokenizer or no chat template, or a variable has a name that is taken.
+        RejectedChat: the template rejects the conversation.
     """
     tokenizer = _tokenizer(target)
     if not has_template(target):
@@ -178,7 +182,7 @@ def encode_chat(
             **(variables or {}),
         )
     except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:  # fields of another type
-        raise InvalidArgument(f"the chat template of model {target.name} rejects the conversation: {error}") from error
+        raise RejectedChat(f"the chat template of model {target.name} rejects the conversation: {error}") from error
     return encode_text(target, text, special_tokens, most)
 
 

@@ -11,6 +11,7 @@ from suffolk.serving.worker.openai.history import check_message, in_call_order
 from suffolk.serving.worker.openai.schema import Message
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
+from tests.support.worker_server import talking_target, working
 
 USER = {"role": "user", "content": "a"}
 
@@ -58,6 +59,33 @@ def test_results_come_in_the_order_of_their_calls() -> None:
     assert in_call_order([calls, second, first, calls, first, second]) == [calls, first, second] * 2
     for unknown in ([calls, second, first, other], [USER, second, first]):
         assert in_call_order(unknown) == unknown
+
+
+FIRST_ONLY = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+    "{{ raise_exception('System message must be at the beginning.') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+"""As Qwen's template since 3.5."""
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_messages_of_the_system_are_joined_if_the_template_takes_one(path: str) -> None:
+    """Regression: agents and LangChain send some in the middle; the conversation was refused."""
+    target = talking_target()
+    target.tokenizer.chat_template = FIRST_ONLY
+    first, later = {"role": "system", "content": "b"}, {"role": "developer", "content": "c"}
+    field, most = ("messages", "max_tokens") if "chat" in path else ("input", "max_output_tokens")
+    with working(target) as server:
+        for conversation, joined in (
+            ([first, later, USER], "<system>b\n\nc<user>a"),
+            ([first, USER, later], "<system>b\n\nc<user>a"),
+            ([USER, later], "<system>c<user>a"),
+        ):
+            status, _, reply = ask(server, "POST", path, {field: conversation, most: 1})
+            assert status == 200, reply
+            tokens = ask(server, "POST", "/tokenize", {"prompt": joined, "add_special_tokens": False})[2]["count"]
+            counts = reply["usage"]
+            assert counts.get("prompt_tokens", counts.get("input_tokens")) == tokens
 
 
 @pytest.mark.parametrize(
