@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, GetCoreSchemaHandler, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
+
+from suffolk.serving.net.http_body import InvalidField
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,3 +43,26 @@ class NullsBody(BaseModel):
             setattr(self, name, type(self).model_fields[name].get_default(call_default_factory=True))
             self.model_fields_set.discard(name)
         return self
+
+
+class ClosedObject(BaseModel):
+    """An object of a body that may have no other keys.
+
+    ``path``: path of the object, with a dot at its end. ``off``: keys of other servers that may be null or false.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    path: ClassVar[str]
+    off: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, given: Any) -> Any:
+        """Raises InvalidField for an unknown key, with the known ones."""
+        if not isinstance(given, dict):
+            return given
+        keys = [field.alias or name for name, field in cls.model_fields.items()]
+        found = {key: value for key, value in given.items() if value not in (None, False) or key not in cls.off}
+        if unknown := next((key for key in found if key not in keys), ""):
+            raise InvalidField(cls.path + unknown, f": unknown key; the keys are {', '.join(keys)}")
+        return found

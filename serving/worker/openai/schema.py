@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.net.json_fields import OR_NULL, Int, NullsBody
+from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBody
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.known_fields import check_extra
@@ -83,10 +83,17 @@ class PredictedOutput(Body):
     content: Content
 
 
-class StructuredOutputs(Body):
+class StructuredOutputs(ClosedObject):
     """vLLM's constraints of a text; one of them may be set."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    path = "structured_outputs."
+    off = (
+        "disable_additional_properties",
+        "disable_any_whitespace",
+        "disable_fallback",
+        "structural_tag",
+        "whitespace_pattern",
+    )
 
     json_schema: str | dict[str, Any] | None = Field(None, alias="json")
     regex: str | None = None
@@ -95,7 +102,7 @@ class StructuredOutputs(Body):
     json_object: bool | None = None
 
 
-class DraftFields(BaseModel):
+class DraftFields(ClosedObject):
     """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
 
     ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: if false, the
@@ -105,7 +112,7 @@ class DraftFields(BaseModel):
     would keep a private text.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    path = "suffolk."
 
     drafter: str | None = None
     max_nodes: Int | None = None

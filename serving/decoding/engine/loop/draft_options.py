@@ -58,7 +58,7 @@ class DraftOptions:
                 raise InvalidArgument(Field(name), f" is {value!r}; it must be true or false")
         if self.group is not None and not 0 < len(text("group", self.group)) <= MAX_GROUP:
             raise InvalidArgument(
-                f"group has {len(self.group)} characters; it must have 1 to {MAX_GROUP}: hash a long key"
+                Field("group"), f" has {len(self.group)} characters; it must have 1 to {MAX_GROUP}: hash a long key"
             )
 
     def searches(self, datastore: str) -> bool:

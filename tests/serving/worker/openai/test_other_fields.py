@@ -75,6 +75,15 @@ def test_the_tables_agree() -> None:
             "messages[0].partial",
             "continue_final",
         ),
+        # objects that may have no other keys
+        (
+            {"structured_outputs": {"regexp": "a"}},
+            "structured_outputs.regexp",
+            "unknown key; the keys are json, regex,",
+        ),
+        ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs.structural_tag", "unknown key"),
+        ({"suffolk": {"remembr": False}}, "suffolk.remembr", "unknown key; the keys are drafter, max_nodes,"),
+        ({"suffolk": {"group": ""}}, "suffolk.group", "group has 0 characters"),
         # values that may have several types
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "a valid string or a valid array"),
         ({"tool_choice": 5}, "tool_choice", "is 5; input should be a valid string or an object"),
@@ -113,6 +122,7 @@ def test_the_first_wrong_item_of_a_list_is_named(server: WorkerServer, prompt: A
             "return_hidden_states": False,
         },
         {"model": ""},
+        {"structured_outputs": {"regex": "a", "json": None, "disable_fallback": False, "structural_tag": None}},
         {"tools": [{"function": {"name": "f"}}], "tool_choice": {"function": {"name": "f"}}},
         function(name="f" * 128, returns={"type": "string"}, parameters=SCHEMA, parameter="x"),
         {"messages": [{"role": "user", "content": "a", "context": {}, "timestamp": 5}]},
