@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -50,16 +51,36 @@ class _Part(BaseModel):
         return self
 
 
-class Item(_Part):
-    """An item of the input: a message, a call of a function, its output, or reasoning, which is left out. Null: a message."""
+_CALLS = ("function_call", "custom_tool_call")
+_LEFT_OUT = ("reasoning", "web_search_call")
+"""Types of items of a history without text for the model."""
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] | None = None
+
+class Item(_Part):
+    """An item of the input: a message, a call, its output, or one of ``_LEFT_OUT``. Null: a message.
+
+    Custom calls, whose input is a text, come from a conversation that another model began.
+    """
+
+    type: (
+        Literal[
+            "message",
+            "function_call",
+            "function_call_output",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "reasoning",
+            "web_search_call",
+        ]
+        | None
+    ) = None
     role: str | None = None
     content: Any = None
     call_id: str | None = None
     name: str | None = None
     namespace: str | None = None
     arguments: str | None = None
+    input: str | None = None
     output: Content | None = None
 
 
@@ -199,9 +220,9 @@ def _messages(body: ResponseBody) -> list[Message]:
     for at, item in enumerate(items):
         if item.type in (None, "message"):
             _add_message(found, _message(f"input[{at}]", item))
-        elif item.type == "function_call":
+        elif item.type in _CALLS:
             _add_call(found, f"input[{at}]", item)
-        elif item.type == "function_call_output":
+        elif item.type not in _LEFT_OUT:
             output = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
             found.append(output)
     return [Message(**message) for message in found]
@@ -226,11 +247,15 @@ def _add_message(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
 
 
 def _add_call(found: list[dict[str, Any]], path: str, item: Item) -> None:
-    if item.name is None or item.arguments is None:
-        raise InvalidField(path, ": a function_call has name and arguments")
+    given = item.arguments if item.type == "function_call" else item.input
+    if item.name is None or given is None:
+        field = "arguments" if item.type == "function_call" else "input"
+        raise InvalidField(path, f": a {item.type} has name and {field}")
     if not found or found[-1]["role"] != "assistant":
         found.append({"role": "assistant", "content": ""})
-    function = {"name": full_name(item.namespace or "", item.name), "arguments": item.arguments}
+    function = {"name": full_name(item.namespace or "", item.name), "arguments": given}
+    if item.type == "custom_tool_call":
+        function["arguments"] = json.dumps({"input": given}, ensure_ascii=False)
     calls = found[-1].setdefault("tool_calls", [])
     calls.append({"id": item.call_id, "type": "function", "function": function})
 

@@ -168,16 +168,21 @@ def test_items_become_messages() -> None:
         {"type": "function_call_output", "call_id": "c1", "output": "5"},
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "6"}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}},
+        {"type": "custom_tool_call", "call_id": "c3", "name": "apply_patch", "input": "*** Begin"},
+        {"type": "custom_tool_call_output", "call_id": "c3", "output": "Done."},
     ]
     body = ResponseBody.model_validate({"input": items, "instructions": "You are a clock."})
     call = {"type": "function", "function": {"name": "now", "arguments": "{}"}}
+    patch = {"name": "apply_patch", "arguments": '{"input": "*** Begin"}'}
     assert [message.model_dump(exclude_none=True) for message in chat_of(body).messages] == [
         {"role": "system", "content": "You are a clock.\n\nBe short."},
         {"role": "user", "content": "Rain?"},
         {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c1", **call}, {"id": "c2", **call}]},
         {"role": "tool", "content": "5", "tool_call_id": "c1"},
         {"role": "tool", "content": "6", "tool_call_id": "c2"},
-        {"role": "assistant", "content": "No."},
+        {"role": "assistant", "content": "No.", "tool_calls": [{"id": "c3", "type": "function", "function": patch}]},
+        {"role": "tool", "content": "Done.", "tool_call_id": "c3"},
     ]
 
 
@@ -199,6 +204,7 @@ def test_items_become_messages() -> None:
             "other content is not supported",
         ),
         ({"input": [{"type": "function_call", "call_id": "c"}]}, "input[0]", "has name and arguments"),
+        ({"input": [{"type": "custom_tool_call", "name": "f"}]}, "input[0]", "has name and input"),
         ({"input": "x" * 5000}, "input", "the prompt has"),
         ({"max_output_tokens": 1 << 30}, "max_output_tokens", "max_output_tokens is 1073741824"),
         ({"max_tokens": 5}, "max_tokens", "use max_output_tokens"),
