@@ -180,7 +180,7 @@ class Supervisor:
             del self._slots[slot.spec.name]
             self._record(slot, "stopped")
         elif slot.state == "starting" and not error:
-            slot.placed, slot.failures = result, 0
+            slot.placed, slot.pause = result, 0.0
             slot.change("ready", slot.actor.wait.remote())
             away = {} if slot.lost is None else {"seconds": round(now - slot.lost, 2)}
             slot.lost = None
