@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from suffolk.datastore.checks import nearest
 from suffolk.datastore.duty_cycle import DutyCycle
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, retry_seconds
@@ -74,8 +75,9 @@ def check_encoding(request: Request, is_stream: bool = False) -> str:
 def check_query(request: Request, *keys: str) -> None:
     """Raises InvalidField for a key of the query that is not one of ``keys``, or is there twice."""
     given = [key for key, _ in request.query_params.multi_items()]
-    if unknown := next((key for key in given if key not in keys), ""):
-        raise InvalidField(unknown, f": unknown key of the query; the keys are {', '.join(keys) or 'in the body'}")
+    if odd := next((key for key in given if key not in keys), ""):
+        known = ", ".join(keys) or "in the body"
+        raise InvalidField(odd, f": unknown key of the query{nearest(odd, keys)}; the keys are {known}")
     if repeated := next((key for key in given if given.count(key) > 1), ""):
         raise InvalidField(repeated, ": it is twice in the query; give it once")
 
@@ -145,7 +147,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             keys = f"; the body has {', '.join(given)}" if given else ""
             raise InvalidField(field, f": {text}{keys[:_KEYS]}")
         case "extra_forbidden", _:
-            keys = "" if len(found["loc"]) > 1 else f"; the keys are {', '.join(kind.model_fields)}"
+            known = kind.model_fields
+            keys = "" if len(found["loc"]) > 1 else f"{nearest(field, [*known])}; the keys are {', '.join(known)}"
             raise InvalidField(field, f": unknown key{keys}")
         case _, bool() | int() | float() | str() as value:
             raise InvalidField(field, f" is {repr(value)[:_SHOWN]}; {text}")

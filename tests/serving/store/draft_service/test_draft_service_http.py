@@ -122,7 +122,7 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; input should be an object"),
         (
             {"contexts": [[1]], "depth": 3},
-            "depth: unknown key; the keys are datastore, datastores, contexts, text, group, scope, max_match",
+            "depth: unknown key (did you mean max_depth?); the keys are datastore, datastores, contexts, text, group, scope",
         ),
     ],
 )
