@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import publish, read_manifest
+from suffolk.datastore.request_texts import ContextIndex
 from tests.support.stores import make_store
 
 
