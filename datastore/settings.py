@@ -118,7 +118,9 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 def _member(hint: Any, value: Any) -> Any:
     """The member of the union ``hint`` that fits ``value``, or the first; ``hint`` itself if it is no union."""
-    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    members = get_args(hint)
     fitting = tuple if isinstance(value, tuple | list) else type(value)
     return next((each for each in members if fitting in (each, get_origin(each))), members[0])
 
