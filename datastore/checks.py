@@ -89,7 +89,7 @@ def unknown(name: str, value: object, choices: Collection[str], of: str = "") ->
     return InvalidArgument(Field(name), f"{of} is {value!r}{near}; it must be one of {', '.join(choices)}")
 
 
-def nearest(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
-    """A suggestion for an unknown word: the most similar one of ``known``, or its value; empty if none is similar."""
+def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """A suggestion for an unknown word: the most similar one of ``known``, as ``shown``; empty if none is similar."""
     matches = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return "".join(f" (did you mean {known[each] if isinstance(known, Mapping) else each}?)" for each in matches)
+    return "".join(f" (did you mean {(shown or {}).get(each, each)}?)" for each in matches)

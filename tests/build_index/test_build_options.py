@@ -12,7 +12,7 @@ def test_options_are_checked() -> None:
     for more, message in (
         ({"segment_tokens": 0}, "segment_tokens is 0; it must be between 1 and"),
         ({"threads": -1}, "threads is -1; it must be between 0 .every core. and 1024"),
-        ({"token_format": "u8"}, "token_format is 'u8' .did you mean u16.*; it must be one of u16, u32"),
+        ({"token_format": "u8"}, "token_format is 'u8'; it must be one of u16, u32"),
         ({"mode": "merge"}, "mode is 'merge'; it must be one of new, append, replace"),
         ({"text_field": ""}, "text_field is ''; it must be the name of a field"),
         (

@@ -114,10 +114,8 @@ def _unknown(word: str, prog: str, settings: Mapping[str, Setting]) -> str:
     name = flag.strip("-").replace("-", "_")
     if name in settings and settings[name].rare:
         return f"{flag} is no option; give it as --set {name}=VALUE, or in the file of --config"
-    flags = {each.flag: each.flag for each in settings.values() if not (each.rare or each.positional)} | {
-        "--help": "--help"
-    }
+    flags = [each.flag for each in settings.values() if not (each.rare or each.positional)]
     rare = {f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name, each in settings.items() if each.rare}
-    hint = nearest(flag, flags | rare)
+    hint = nearest(flag, [*flags, "--help", *rare], rare)
     dash = "" if hint or word.startswith("--") else "; write -- before a text that begins with '-'"
     return f"unknown option {flag}{hint}{dash}; see '{prog} --help'"

@@ -197,7 +197,7 @@ def test_items_become_messages() -> None:
             "only functions can be called",
         ),
         ({"max_output_token": 5}, "max_output_token", "did you mean max_output_tokens?"),
-        ({"input": []}, "input", "1..1024"),
+        ({"input": []}, "input", "between 1 and 1024"),
     ],
 )
 def test_what_is_not_supported_is_refused(
