@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.datastore.errors import Field, InvalidArgument, NotFound
+from suffolk.datastore.checks import check_choice, check_range
+from suffolk.datastore.errors import InvalidArgument, NotFound
 
 STYLES = ("chat", "prefill", "both")
 
@@ -45,10 +46,9 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
         InvalidArgument: a file is not UTF-8, a row is not an object or has neither messages nor a prompt, or a message
             lacks its role or content.
     """
-    if style not in STYLES:
-        raise InvalidArgument(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
-    if limit is not None and limit < 1:
-        raise InvalidArgument(Field("limit"), f" is {limit}; it must be 1 or more")
+    check_choice("style", style, STYLES)
+    if limit is not None:
+        check_range("limit", limit, 1)
     prompts: list[Prompt] = []
     for path in _files(paths):
         rows = _rows(path)

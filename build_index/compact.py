@@ -16,12 +16,13 @@ import numpy.typing as npt
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.build_index.progress import SilentProgress, WorkProgress, segment_progress
 from suffolk.build_index.workspace import Workspace, open_workspace
-from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
+from suffolk.datastore.checks import check_range
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import DocumentTableWriter, Origin
-from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.open_segment import Deleted
 from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
+from suffolk.datastore.settings import MAX_THREADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,8 @@ def compact(
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
-    if segments < 1:
-        raise InvalidArgument(Field("segments"), f": {segments} is not allowed; give 1 or more")
-    if not 0 <= threads <= MAX_THREADS:
-        raise InvalidArgument(Field("threads"), f": {threads} is not allowed; give 0 (every core) to {MAX_THREADS}")
+    check_range("segments", segments, 1)
+    check_range("threads", threads, 0, MAX_THREADS)
     path, began = Path(store), time.monotonic()
     read_manifest(path)  # raises before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.settings import Threads, Within, check_fields
 
 DEFAULT_SEGMENT_TOKENS = 128 << 20
 DEFAULT_ORDER_DEPTH = 64
@@ -56,57 +58,38 @@ class BuildOptions:
     corpora: tuple[str, ...]
     output: Path
     tokenizer: str | None = None
-    mode: str = "new"
+    mode: Annotated[str, MODES] = "new"
     text_field: str = "text"
     id_field: str | None = None
-    records: str = "auto"
+    records: Annotated[str, RECORDS] = "auto"
     metadata: tuple[str, ...] = ()
     extensions: tuple[str, ...] = field(default=())
-    token_format: str | None = None
-    end_of_document: int | None = None
-    vocab_size: int | None = None
-    segment_tokens: int = DEFAULT_SEGMENT_TOKENS
-    order_depth: int | None = None
-    tokenization: str = "auto"
-    on_error: str = "stop"
+    token_format: Annotated[str, TOKEN_FORMATS] | None = None
+    end_of_document: Annotated[int, Within(0, (1 << 32) - 1)] | None = None
+    vocab_size: Annotated[int, Within(1, (1 << 31) - 1)] | None = None
+    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] = DEFAULT_SEGMENT_TOKENS
+    order_depth: Annotated[int, Within(1, 1024)] | None = None
+    tokenization: Annotated[str, TOKENIZATIONS] = "auto"
+    on_error: Annotated[str, ON_ERROR] = "stop"
     strict: bool = False
     skipped: Path | None = None
-    threads: int = 0
+    threads: Threads = 0
 
     def __post_init__(self) -> None:
         if not self.corpora:
             raise InvalidArgument(
                 Field("corpora"), ": none given; name at least one file, folder or pattern to build from"
             )
-        end, size, depth = self.end_of_document, self.vocab_size, self.order_depth
+        check_fields(self)
+        end, size = self.end_of_document, self.vocab_size
         for good, name, value, allowed in (
-            (self.mode in MODES, "mode", self.mode, f"one of {', '.join(MODES)}"),
-            (bool(self.text_field), "text field", "''", "the name of a field, such as text"),
-            (all(self.metadata), "metadata", "''", "names of fields, such as license,repo.name"),
-            (
-                _are_endings(self.extensions),
-                "extensions",
-                ",".join(self.extensions),
-                "endings of names, such as .py,.md",
-            ),
-            (self.records in RECORDS, "records", self.records, f"one of {', '.join(RECORDS)}"),
-            (self.on_error in ON_ERROR, "on error", self.on_error, f"one of {', '.join(ON_ERROR)}"),
-            (self.token_format in (None, *TOKEN_FORMATS), "token format", self.token_format, "u16 or u32"),
-            (self.tokenization in TOKENIZATIONS, "tokenization", self.tokenization, "auto or exact"),
-            (end is None or 0 <= end < 1 << 32, "end of document", end, "a token id, 0 to 4294967295"),
-            (size is None or 1 <= size < 1 << 31, "vocab size", size, "1 to 2147483647"),
-            (
-                1 <= self.segment_tokens <= MAX_SEGMENT_TOKENS,
-                "segment tokens",
-                self.segment_tokens,
-                f"1 to {MAX_SEGMENT_TOKENS}",
-            ),
-            (depth is None or 1 <= depth <= 1024, "order depth", depth, "1 to 1024"),
-            (end is None or size is None or end < size, "end of document", end, "an id of the vocabulary"),
-            (0 <= self.threads <= 1024, "threads", self.threads, "0 (every core) to 1024"),
+            (self.text_field, "text_field", "''", "the name of a field, such as text"),
+            (all(self.metadata), "metadata", ",".join(self.metadata), "names of fields, such as license,repo.name"),
+            (_are_endings(self.extensions), "extensions", ",".join(self.extensions), "endings, such as .py,.md"),
+            (end is None or size is None or end < size, "end_of_document", end, f"an id of the vocabulary of {size}"),
         ):
             if not good:
-                raise InvalidArgument(f"{name}: {value} is not allowed; give {allowed}")
+                raise InvalidArgument(Field(name), f" is {value}; it must be {allowed}")
 
     def workers(self) -> int:
         """Processes and threads to use: ``threads``, or every core that this process may run on."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from suffolk.build_index.workspace import check_new_folder, disk_error
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.checks import check_range
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.files import fsync_directory
 from suffolk.datastore.manifest import (
     LOCK_NAME,
@@ -52,8 +53,7 @@ def split(store: str | Path, output: str | Path, shards: int) -> list[ShardRepor
         ResourceExhausted, PermissionDenied: ``output`` cannot be written.
     """
     source, target = Path(store), Path(output)
-    if not 1 <= shards <= MAX_SHARDS:
-        raise InvalidArgument(Field("shards"), f" is {shards}; it must be 1 to {MAX_SHARDS}")
+    check_range("shards", shards, 1, MAX_SHARDS)
     check_new_folder(target, source)
     read_manifest(source)
     with ExitStack() as stack:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS, build_bytes, build_width
 from suffolk.capacity.queueing import MOST_UTILISATION
+from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.limits import MAX_BATCH
-from suffolk.datastore.settings import ABOVE_0, Share, Within, check_fields
+from suffolk.datastore.settings import Share, Within, check_fields
 
 MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
 """The part of a node's memory, disk, network and disk reads that a plan uses. The rest is for the system, for files of a new

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.files import write_json
-from suffolk.datastore.settings import ABOVE_0, Within, check_fields, from_json, read_object
+from suffolk.datastore.settings import Within, check_fields, from_json, read_object
 
 FORMAT = 1
 ADVICE = "'suffolk profile --datastore STORE' makes such a file"

@@ -89,12 +89,6 @@ def check_flag(name: str, value: object) -> None:
         raise InvalidArgument(Field(name), f" is {value!r}, of type {_kind(value)}; it must be True or False")
 
 
-def check_range(field: str, value: int, low: int, high: int, of: str = "") -> None:
-    """``of``: what ``value`` is of the field, for the message."""
-    if not low <= value <= high:
-        raise InvalidArgument(Field(field), f"{of} is {value}; it must be in {low}..{high}")
-
-
 def check_size(field: str, size: int, limit: int, unit: str, remedy: str = "") -> None:
     """``unit``: unit of ``size``, for example "tokens". ``remedy``: what to do, for the message."""
     if size > limit:

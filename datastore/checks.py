@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 
 from suffolk.datastore.errors import Field, InvalidArgument
+
+ABOVE_0 = math.ulp(0.0)
+"""The smallest float above 0: the least value of a range without 0."""
 
 
 def whole_number(name: str, value: object) -> int:
@@ -19,9 +23,21 @@ def whole_number(name: str, value: object) -> int:
 def whole_within(name: str, value: object, least: int, most: int) -> int:
     """``value`` as an int. Raises InvalidArgument as ``whole_number``, and if it is out of its range."""
     found = whole_number(name, value)
-    if not least <= found <= most:
-        raise InvalidArgument(Field(name), f" is {found}; it must be between {least} and {most}")
+    check_range(name, found, least, most)
     return found
+
+
+def check_range(name: str, value: float, least: float, most: float = math.inf, of: str = "") -> None:
+    """Raises InvalidArgument: ``value`` is out of its range. ``of``: what it is of ``name``, for the message."""
+    if not least <= value <= most:
+        raise InvalidArgument(Field(name), f"{of} is {value}; it must be {in_words(least, most)}")
+
+
+def in_words(least: float, most: float) -> str:
+    """A range of numbers, without 0 if it begins at ``ABOVE_0``."""
+    if least == ABOVE_0:
+        return f"above 0 and at most {most}" if most < math.inf else "above 0"
+    return f"between {least} and {most}" if most < math.inf else f"{least} or more"
 
 
 def number(name: str, value: object) -> float:
@@ -61,7 +77,19 @@ def check_keys(what: str, given: Iterable[object], known: Sequence[str]) -> None
             raise InvalidArgument(Field(what), f": unknown key {key!r}{nearest(str(key), known)}; the keys are {keys}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion for an unknown word: the most similar one of ``known``; empty if none is similar."""
+def check_choice(name: str, value: object, choices: Iterable[str], of: str = "") -> None:
+    """Raises InvalidArgument: ``value`` is none of ``choices``. ``of``: as in ``check_range``."""
+    if value not in (known := [*choices]):
+        raise unknown(name, value, known, of)
+
+
+def unknown(name: str, value: object, choices: Collection[str], of: str = "") -> InvalidArgument:
+    """The error for a ``value`` that is none of ``choices``. Arguments as ``check_choice``."""
+    near = nearest(str(value), choices)
+    return InvalidArgument(Field(name), f"{of} is {value!r}{near}; it must be one of {', '.join(choices)}")
+
+
+def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """A suggestion for an unknown word: the most similar one of ``known``, as ``shown``; empty if none is similar."""
     matches = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]}?)" if matches else ""
+    return "".join(f" (did you mean {(shown or {}).get(each, each)}?)" for each in matches)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.arguments import check_contexts, check_groups, check_text, whole_numbers
-from suffolk.datastore.checks import whole_number
+from suffolk.datastore.checks import check_choice, check_range, whole_number
 from suffolk.datastore.errors import Field, InvalidArgument
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -116,8 +116,8 @@ def check_scope(scope: str | None, grouped: Sequence[object]) -> str:
     Raises:
         InvalidArgument: the scope is unknown, or it is that of a group, and a context has none.
     """
-    if scope is not None and scope not in SCOPES:
-        raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
+    if scope is not None:
+        check_choice("scope", scope, SCOPES)
     if scope in ("group", "group_first") and not all(grouped):
         raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
     return scope or ("group_first" if any(grouped) else "store")
@@ -154,5 +154,4 @@ class OccurrenceQuery(NamedTuple):
         if not 1 <= len(self.pattern) <= order_depth:
             raise InvalidArgument(f"a pattern of {len(self.pattern)} tokens; it must have 1 to {order_depth}")
         for name in ("limit", "context", "before"):
-            if not 0 <= getattr(self, name) <= MAX_OCCURRENCES:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 0 to {MAX_OCCURRENCES}")
+            check_range(name, getattr(self, name), 0, MAX_OCCURRENCES)

@@ -12,21 +12,21 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
+from suffolk.datastore.checks import check_choice, check_range
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.documents import Document, Occurrence, Origin
-from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, Unavailable, damaged
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.open_segment import Deleted, OpenSegment, deleted_place, open_segment, read_deleted
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.settings import MAX_THREADS
 from suffolk.datastore.tokenizer import read_stored_tokenizer
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 _SHARE = 0.25
 """With residency "auto", the files are read into memory if they take at most this share of the free memory."""
-MAX_THREADS = 1024
-"""Most CPU threads of a datastore or a model."""
 
 
 def open_datastore(
@@ -78,10 +78,8 @@ class Datastore(Retriever):
         threads: int = 0,
         previous: Datastore | None = None,
     ) -> None:
-        if residency not in RESIDENCIES:
-            raise InvalidArgument(Field("residency"), f" is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
-        if not 0 <= threads <= MAX_THREADS:
-            raise InvalidArgument(Field("threads"), f" is {threads}; it must be 0 (every core) to {MAX_THREADS}")
+        check_choice("residency", residency, RESIDENCIES)
+        check_range("threads", threads, 0, MAX_THREADS)
         if residency == "auto":
             size = sum(entry.bytes for entry in manifest.files())
             residency = "warm" if size <= _SHARE * host_memory() else "mmap"

@@ -10,61 +10,14 @@ from pathlib import Path
 
 from suffolk.datastore.errors import NotFound, SuffolkError, Unsupported
 from suffolk.datastore.manifest import MANIFEST_NAME, Manifest, read_manifest
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.datastore.readers import ReaderFile
 
 CHECK_SECONDS = 0.2
 """Seconds between two checks. One check is one ``stat``, which also sees changes by other machines on shared disks."""
 RETRY_SECONDS = 0.5
-"""Seconds until ``on_change`` is called again after it returned False."""
+"""Longest pause before a generation that could not be taken up is tried again."""
 LOG = logging.getLogger("suffolk.datastore")
-
-
-class GenerationWatcher:
-    """Calls a function in a thread whenever the manifest of a datastore is replaced. It opens nothing itself."""
-
-    def __init__(self, store: Path, on_change: Callable[[], bool]) -> None:
-        """Start to watch ``store``.
-
-        Args:
-            on_change: called once at the start, and after every replacement. It returns False to be called again after
-                RETRY_SECONDS. If it raises, that is logged, and it is called again too.
-        """
-        self._manifest = store / MANIFEST_NAME
-        self._on_change = on_change
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"watch-{store.name}", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop watching. A running ``on_change`` is waited for."""
-        self._closed.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        seen: tuple[int, ...] | None = ()
-        seconds = 0.0
-        while not self._closed.wait(seconds):
-            seconds, found = CHECK_SECONDS, self._identity()
-            if found == seen:
-                continue
-            seen = found
-            if not self._call():
-                seen, seconds = (), RETRY_SECONDS
-
-    def _call(self) -> bool:
-        try:
-            return self._on_change()
-        except Exception:  # without this thread, deleted text would be served for good
-            LOG.exception("%s: the new generation is not served", self._manifest.parent)
-            return False
-
-    def _identity(self) -> tuple[int, ...] | None:
-        """Differs after each replacement of the manifest; None if there is no manifest."""
-        try:
-            status = os.stat(self._manifest)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class GenerationFollower:
@@ -90,7 +43,9 @@ class GenerationFollower:
         self._lock = threading.Lock()
         self._reader = ReaderFile(path)
         self._reader.write(self._seen, self._seen)
-        self._watcher = GenerationWatcher(path, self.check)
+        self._file: tuple[int, ...] | None = ()
+        self._thread = PeriodicThread(f"watch-{path.name}", self._look, CHECK_SECONDS, RETRY_SECONDS)
+        self._thread.wake()
 
     @property
     def problem(self) -> str:
@@ -116,8 +71,23 @@ class GenerationFollower:
 
     def close(self) -> None:
         """Stop following. A running ``take_up`` is waited for."""
-        self._watcher.close()
+        self._thread.close()
         self._reader.close()
+
+    def _look(self) -> bool:
+        """Whether the manifest is that of the last call, or is taken up now."""
+        found = self._identity()
+        if found != self._file and self.check():
+            self._file = found
+        return found == self._file
+
+    def _identity(self) -> tuple[int, ...] | None:
+        """Differs after each replacement of the manifest; None if there is no manifest."""
+        try:
+            status = os.stat(self._path / MANIFEST_NAME)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
     def _report(self, problem: str) -> None:
         """Log a new problem once, and record what is served."""

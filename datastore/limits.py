@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suffolk.datastore.arguments import check_range, check_size
+from suffolk.datastore.arguments import check_size
+from suffolk.datastore.checks import check_choice, check_range
 from suffolk.datastore.context_query import SCOPES, ContextQuery, Tokens
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
@@ -150,5 +151,5 @@ def check_grouped(scope: str | None, groups: Sequence[object]) -> None:
 
 
 def check_scope(scope: str | None) -> None:
-    if scope not in (None, *SCOPES):
-        raise InvalidArgument(Field("scope"), f" is {scope!r}; it must be one of {', '.join(SCOPES)}")
+    if scope is not None:
+        check_choice("scope", scope, SCOPES)

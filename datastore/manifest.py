@@ -13,10 +13,10 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from suffolk.datastore.errors import (
     InvalidArgument,
@@ -29,6 +29,7 @@ from suffolk.datastore.errors import (
 )
 from suffolk.datastore.files import fsync_directory, write_atomically
 from suffolk.datastore.segment import SegmentEntry
+from suffolk.datastore.settings import Count, Within, check_fields, from_json
 
 MANIFEST_NAME = "MANIFEST"
 SEGMENTS_NAME = "segments"
@@ -55,15 +56,15 @@ class Manifest:
             All documents up to this number are in the segments, except those of groups and deleted ones.
     """
 
-    generation: int
-    segments: tuple[SegmentEntry, ...]
-    vocab_size: int
-    order_depth: int
+    generation: Count
+    segments: Annotated[tuple[SegmentEntry, ...], Within(1)]
+    vocab_size: Count
+    order_depth: Count
     tokenizer: str | None
     created: str
     settings: dict[str, Any] = field(default_factory=dict)
     deletions: tuple[SegmentEntry, ...] = ()
-    live_sequence: int = 0
+    live_sequence: Annotated[int, Within(0)] = 0
 
     def files(self) -> tuple[SegmentEntry, ...]:
         """All segment files that this generation needs."""
@@ -197,48 +198,21 @@ def _parse(place: object, data: Any) -> Manifest:
         raise Unsupported(
             f"{place}: manifest format {version}; this program reads format {FORMAT}: use a newer Suffolk"
         )
-    known = {item.name for item in fields(Manifest)} | {"format"}
-    if unknown := sorted(set(data) - known):
-        raise ValueError(f"unknown keys {unknown}")
-    if not isinstance(data["segments"], list) or not isinstance(data["deletions"], list):
-        raise ValueError("segments or deletions are no list")
-    segments = tuple(map(_parse_entry, data["segments"]))
-    deletions = tuple(map(_parse_entry, data["deletions"]))
-    numbers = {name: data[name] for name in ("generation", "vocab_size", "order_depth")}
-    if bad := [name for name, value in numbers.items() if type(value) is not int or value < 1]:
-        raise ValueError(f"{bad[0]} is {data[bad[0]]!r}")
-    live_sequence = data.get("live_sequence", 0)
-    if type(live_sequence) is not int or live_sequence < 0:
-        raise ValueError(f"live_sequence is {live_sequence!r}")
-    tokenizer, created, settings = data["tokenizer"], data["created"], data["settings"]
-    if tokenizer is not None and not re.fullmatch("[0-9a-f]{64}", tokenizer):
-        raise ValueError(f"tokenizer is {tokenizer!r}, no fingerprint of 64 hex digits")
-    if not isinstance(created, str) or not isinstance(settings, dict):
-        raise ValueError("created is no text, or settings are no object")
-    if not segments:
-        raise ValueError("it lists no segment")
-    if len({entry.name for entry in (*segments, *deletions)}) < len(segments) + len(deletions):
+    if lacking := [name for name in ("settings", "deletions") if name not in data]:
+        raise KeyError(lacking[0])  # without them, deleted text would be found again
+    found = from_json(Manifest, {name: value for name, value in data.items() if name != "format"}, "the manifest")
+    for entry in found.files():
+        check_fields(entry, f" of {entry.name!r}")
+        if not re.fullmatch(r"[^./\0][^/\0]*", entry.name):
+            raise ValueError(f"segment name {entry.name!r}")
+    check_fields(found)
+    if found.tokenizer is not None and not re.fullmatch("[0-9a-f]{64}", found.tokenizer):
+        raise ValueError(f"tokenizer is {found.tokenizer!r}, no fingerprint of 64 hex digits")
+    if not isinstance(found.settings, dict):
+        raise ValueError("settings are no object")
+    if len({entry.name for entry in found.files()}) < len(found.files()):
         raise ValueError("it lists a segment twice")
     for size in ("tokens", "documents"):
-        if sum(getattr(entry, size) for entry in deletions) > sum(getattr(entry, size) for entry in segments):
+        if sum(getattr(entry, size) for entry in found.deletions) > sum(getattr(each, size) for each in found.segments):
             raise ValueError(f"more {size} are deleted than there are")
-    return Manifest(
-        segments=segments,
-        tokenizer=tokenizer,
-        created=created,
-        settings=settings,
-        deletions=deletions,
-        live_sequence=live_sequence,
-        **numbers,
-    )
-
-
-def _parse_entry(data: dict[str, Any]) -> SegmentEntry:
-    entry = SegmentEntry(**data)
-    if not isinstance(entry.name, str) or not re.fullmatch(r"[^./\0][^/\0]*", entry.name):
-        raise ValueError(f"segment name {entry.name!r}")
-    if any(type(value) is not int or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
-        raise ValueError(f"the sizes of segment {entry.name}")
-    if not isinstance(entry.checksum, str):
-        raise ValueError(f"the checksum of segment {entry.name}")
-    return entry
+    return found

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, check_scope
 from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
@@ -204,8 +205,7 @@ def require_weights(weights: Sequence[int], stores: int) -> None:
     if len(weights) != stores:
         raise InvalidArgument(f"{len(weights)} weights for {stores} datastores; give one for each")
     for weight in weights:
-        if not 1 <= weight <= MAX_WEIGHT:
-            raise InvalidArgument(f"weight is {weight}; it must be a whole number of 1 to {MAX_WEIGHT}")
+        check_range("weight", weight, 1, MAX_WEIGHT)
 
 
 def shared_limit(counts: Mapping[Name, int], limit: int) -> dict[Name, int]:

@@ -7,14 +7,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
+from suffolk.datastore.settings import Within
 
 _LIVE_NAME = re.compile(r"g\d+-\d+-live(-?\d+)(-[0-9a-f]{8})?\.segment")
+
+
+Size = Annotated[int, Within(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,9 @@ class SegmentEntry:
     """
 
     name: str
-    tokens: int
-    documents: int
-    bytes: int
+    tokens: Size
+    documents: Size
+    bytes: Size
     checksum: str
 
     @property

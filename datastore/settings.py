@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from suffolk.datastore.checks import check_keys, listed, number, text, whole_number
+from suffolk.datastore.checks import ABOVE_0, check_choice, check_keys, in_words, listed, number, text, whole_number
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
 
 if sys.version_info >= (3, 11):
@@ -21,8 +22,6 @@ else:
     import tomli as tomllib
 
 T = TypeVar("T")
-ABOVE_0 = math.ulp(0.0)
-"""The smallest float above 0: the least value of a range without 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +41,21 @@ class Within:
         return self.least <= value <= self.most  # False for NaN
 
     def __str__(self) -> str:
-        if self.words:
-            return self.words
-        if self.least == ABOVE_0:
-            return f"above 0 and at most {self.most}" if self.most < math.inf else "above 0"
-        return f"between {self.least} and {self.most}" if self.most < math.inf else f"{self.least} or more"
+        return self.words or in_words(self.least, self.most)
 
 
 Share = Annotated[float, Within(ABOVE_0, 1)]
 Count = Annotated[int, Within(1)]
+MAX_THREADS = 1024
+Threads = Annotated[int, Within(0, MAX_THREADS, f"between 0 (every core) and {MAX_THREADS}")]
 
 
 def check_fields(config: Any, of: str = "") -> None:
     """Check and convert the fields of a dataclass by their annotations: numpy's numbers become Python's, and lists become tuples.
 
     In error messages, ``of`` follows the name of a field. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
-    tuples of these of any or of a fixed length, and unions of two supported types. Fields of other types are not checked.
+    tuples of these of any or of a fixed length, and unions of two supported types. ``Annotated`` holds the range of a number or
+    of a tuple's length, or the choices of a str: ``Annotated[str, ("a", "b")]``. Fields of other types are not checked.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -80,7 +78,12 @@ def from_json(kind: type[T], values: object, what: str) -> T:
     if missing := [name for name in needed if name not in values]:
         raise InvalidArgument(Field(what), f" has no {missing[0]}; it needs {', '.join(needed)}")
     hints = _hints(kind)  # type: ignore[arg-type]  # types are hashable
-    return kind(**{name: _read(hints[name], value, f"{what}: {name}") for name, value in values.items()})
+    found = {name: _read(hints[name], value, f"{what}: {name}") for name, value in values.items()}
+    try:
+        return kind(**found)
+    except InvalidArgument as error:
+        error.extend(before=f"{what}: ")
+        raise
 
 
 def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -
     if len(content) > most_bytes:
         raise Corruption(f"{what}: larger than {most_bytes} bytes; {advice}")
     try:
-        found = json.loads(content)
+        found = json.loads(content.removeprefix(BOM_UTF8))
     except (ValueError, RecursionError) as error:
         raise Corruption(f"{what}: no JSON ({error}); {advice}") from error
     if not isinstance(found, dict):
@@ -115,7 +118,9 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 def _member(hint: Any, value: Any) -> Any:
     """The member of the union ``hint`` that fits ``value``, or the first; ``hint`` itself if it is no union."""
-    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    members = get_args(hint)
     fitting = tuple if isinstance(value, tuple | list) else type(value)
     return next((each for each in members if fitting in (each, get_origin(each))), members[0])
 
@@ -126,6 +131,8 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
         kind, within = get_args(kind)
     if get_origin(kind) is tuple:
         items, kinds = listed(name + of, value, "values"), get_args(kind)
+        if within is not None and len(items) not in within:
+            raise InvalidArgument(Field(name), f"{of} has {len(items)} values; their number must be {within}")
         if kinds == (int, ...) and {*map(type, items)} <= {int}:
             return items  # 65,000 ints one by one would hold up other threads for 0.1 s
         kinds = (kinds[0],) * len(items) if kinds[-1] is Ellipsis else kinds
@@ -133,6 +140,8 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
             raise InvalidArgument(Field(name), f"{of} has {len(items)} values; it must have {len(kinds)}")
         return tuple(_checked(f"{name}[{place}]", each, kinds[place], of) for place, each in enumerate(items))
     if kind is str:
+        if within is not None:
+            check_choice(name, value, within, of)
         return text(name + of, value)
     if kind in (int, float):
         found = whole_number(name + of, value) if kind is int else number(name + of, value)
@@ -141,8 +150,8 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
         return found
     if kind is bool and not isinstance(value, bool):
         raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be true or false")
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be one of {', '.join(get_args(kind))}")
+    if get_origin(kind) is Literal:
+        check_choice(name, value, get_args(kind), of)
     if isinstance(kind, type) and is_dataclass(kind) and not isinstance(value, kind):
         raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be a {kind.__name__}")
     return value
@@ -150,6 +159,8 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
 
 def _read(hint: Any, value: Any, name: str) -> Any:
     kind = _member(hint, value)
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if isinstance(kind, type) and is_dataclass(kind):
         return from_json(kind, value, name)
     if get_origin(kind) is Mapping and isinstance(value, Mapping):

@@ -11,9 +11,8 @@ import torch
 
 from suffolk.cli.main import exit_code_of
 from suffolk.cli.output_file import require_folder
-from suffolk.datastore.arguments import check_range
-from suffolk.datastore.checks import whole_within
-from suffolk.datastore.datastore import MAX_THREADS
+from suffolk.datastore.checks import check_range, whole_within
+from suffolk.datastore.settings import MAX_THREADS
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.registry import BUILT_IN
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED

@@ -20,7 +20,7 @@ from pathlib import Path
 from research.command import add_seed, command_parser, run_command
 from research.edits import Edit
 from suffolk.cli.output_file import require_folder
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import NotFound, Unavailable
 
 RELEASES: dict[str, tuple[str, ...]] = {

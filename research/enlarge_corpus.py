@@ -23,7 +23,7 @@ from research.command import command_parser, run_command
 from suffolk.benchmarks.folder import new_folder
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.read_lines import read_lines
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument, NotFound
 
 MOST_COPIES = 1000

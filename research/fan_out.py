@@ -19,7 +19,7 @@ from research.delayed_server import delayed_server
 from suffolk.benchmarks.report import Report, quantiles_us, write_report
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.build_index.split import split
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.manifest import read_manifest

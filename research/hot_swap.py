@@ -25,7 +25,7 @@ from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
 from suffolk.build_index.options import BuildOptions
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, read_manifest

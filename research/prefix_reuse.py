@@ -17,8 +17,8 @@ from statistics import fmean
 import torch
 
 from research.command import command_parser, run_command
-from suffolk.datastore.arguments import check_range
-from suffolk.datastore.datastore import MAX_THREADS
+from suffolk.datastore.checks import check_range
+from suffolk.datastore.settings import MAX_THREADS
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.slots import LEAST_REUSED

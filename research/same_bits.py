@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from research.command import command_parser, run_command
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table

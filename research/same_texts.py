@@ -18,7 +18,7 @@ from research.command import add_drafter_options, add_seed, command_parser, read
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target, make_drafters, opened_datastores
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.registry import NONE
 from suffolk.serving.decoding.engine.loop import prefill_budget

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from research.command import add_seed, command_parser, run_command
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.report import commit, describe_machine
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table

@@ -22,7 +22,7 @@ import numpy as np
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.report import Report, quantiles_us, write_report
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
     from suffolk.build_index.builder import build as build
     from suffolk.build_index.options import BuildOptions as BuildOptions
-    from suffolk.datastore.context import ContextIndex as ContextIndex
     from suffolk.datastore.datastore import Datastore as Datastore
     from suffolk.datastore.documents import Document as Document
     from suffolk.datastore.documents import Occurrence as Occurrence
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from suffolk.datastore.errors import SuffolkError as SuffolkError
     from suffolk.datastore.errors import Unavailable as Unavailable
     from suffolk.datastore.errors import Unsupported as Unsupported
+    from suffolk.datastore.request_texts import ContextIndex as ContextIndex
     from suffolk.datastore.retriever import Match as Match
     from suffolk.datastore.retriever import Retriever as Retriever
     from suffolk.datastore.version import __version__ as __version__
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "suffolk.build_index.builder": "build",
     "suffolk.build_index.options": "BuildOptions",
-    "suffolk.datastore.context": "ContextIndex",
+    "suffolk.datastore.request_texts": "ContextIndex",
     "suffolk.datastore.datastore": "Datastore",
     "suffolk.datastore.documents": "Document Occurrence",
     "suffolk.datastore.draft_tree": "DraftTree",

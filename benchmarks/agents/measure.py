@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
@@ -20,6 +20,7 @@ from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
 from suffolk.benchmarks.rollouts.memory import ArcticMemory, GroupAlone, LiveMemory, Memory, NoMemory, new_store
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
@@ -68,22 +69,16 @@ class AgentOptions:
     decoding: DecodingOptions
     files: tuple[Path, ...] = ()
     tasks: tuple[Path, ...] = ()
-    limit: int = 3
-    lines: int = 25
-    sessions: int = 3
-    turns: int = 2
-    methods: tuple[str, ...] = USUAL_METHODS
+    limit: Count = 3
+    lines: Count = 25
+    sessions: Count = 3
+    turns: Annotated[int, Within(1, len(EDITS))] = 2
+    methods: tuple[Annotated[str, METHODS], ...] = USUAL_METHODS
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if bool(self.files) == bool(self.tasks):
             raise InvalidArgument("give either ", Field("files"), " or ", Field("tasks"))
-        if unknown := sorted(set(self.methods) - set(METHODS)):
-            raise InvalidArgument(Field("methods"), f": {unknown[0]!r} is unknown; known: {', '.join(METHODS)}")
-        for name, value in (("limit", self.limit), ("lines", self.lines), ("sessions", self.sessions)):
-            if value < 1:
-                raise InvalidArgument(f"{name} is {value}; it must be 1 or more")
-        if not 1 <= self.turns <= len(EDITS):
-            raise InvalidArgument(Field("turns"), f" is {self.turns}; it must be 1 to {len(EDITS)}")
 
 
 def measure_agents(options: AgentOptions) -> dict[str, Any]:

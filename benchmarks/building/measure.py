@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -28,9 +28,10 @@ from suffolk.benchmarks.retrieval.draftretriever_package import require_package
 from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import tracked
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import token_dtype
+from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.datastore.tokenizer import load_tokenizer
 
@@ -68,21 +69,18 @@ class BuildingOptions:
     corpora: tuple[str, ...]
     tokenizer: str
     workdir: Path
-    rounds: int = 1
+    rounds: Count = 1
     text_field: str = "text"
     extensions: tuple[str, ...] = ()
     threads: int = 0
-    sort_tokens: tuple[int, ...] = ()
-    sort_rounds: int = 3
+    sort_tokens: tuple[Annotated[int, Within(LEAST_SORTED)], ...] = ()
+    sort_rounds: Count = 3
     sort_repeats: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "sort_rounds"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if bad := [size for size in (*self.sort_tokens, self.sort_repeats or LEAST_SORTED) if size < LEAST_SORTED]:
-            raise InvalidArgument(f"{bad[0]} tokens are too few to measure a sort; give {LEAST_SORTED:,} or more")
+        check_fields(self)
+        check_range("sort_repeats", self.sort_repeats or LEAST_SORTED, LEAST_SORTED)
 
 
 def measure_building(options: BuildingOptions) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from suffolk.benchmarks.counts.infini_gram_index import cached_index, open_engine, require_package
 from suffolk.benchmarks.folder import first_tokens
@@ -15,7 +15,8 @@ from suffolk.benchmarks.report import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, spoil
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.errors import Field, Internal, InvalidArgument
+from suffolk.datastore.errors import Internal
+from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 
 OURS, RIVAL = "suffolk", "infini-gram"
@@ -47,20 +48,14 @@ class CountingOptions:
 
     store: Path
     workdir: Path
-    queries: int = 1000
-    rounds: int = 3
-    lengths: tuple[int, ...] = (1, 2, 4, 8, 16)
-    tokens: int | None = None
+    queries: Count = 1000
+    rounds: Count = 3
+    lengths: tuple[Annotated[int, Within(1, LONGEST)], ...] = (1, 2, 4, 8, 16)
+    tokens: Count | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("queries", "rounds"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if self.tokens is not None and self.tokens < 1:
-            raise InvalidArgument(Field("tokens"), f" is {self.tokens}; it must be 1 or more")
-        if bad := [length for length in self.lengths if not 1 <= length <= LONGEST]:
-            raise InvalidArgument(f"a length is {bad[0]}; it must be 1 to {LONGEST}")
+        check_fields(self)
 
 
 def measure_counting(options: CountingOptions) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.datastore.arguments import check_range
-from suffolk.datastore.datastore import MAX_THREADS
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.checks import check_range
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import MAX_THREADS
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -70,10 +70,8 @@ class DecodingOptions:
     record: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InvalidArgument(Field("rounds"), f" is {self.rounds}; it must be 1 or more")
-        if not 0 <= self.slowed_ms <= 60_000:
-            raise InvalidArgument(f"--slowed is {self.slowed_ms}; it must be between 0 and 60000 milliseconds")
+        check_range("rounds", self.rounds, 1)
+        check_range("--slowed", self.slowed_ms, 0, 60_000)
         if self.threads is not None:
             check_range("--threads", self.threads, 1, MAX_THREADS)
         if len(set(self.drafters)) != len(self.drafters):

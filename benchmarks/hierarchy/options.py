@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     DRAFT_MODEL,
@@ -71,8 +72,7 @@ def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
         InvalidArgument: a value is out of range, or ``stacks`` and the options do not name the same levels.
         NotFound, Corruption: a --head cannot be read.
     """
-    if options.rounds < 1:
-        raise InvalidArgument(f"--rounds is {options.rounds}; it must be 1 or more")
+    check_range("--rounds", options.rounds, 1)
     if options.max_new_tokens < 2:
         raise InvalidArgument(
             f"--max-new-tokens is {options.max_new_tokens}; it must be 2 or more: the first token is never drafted"

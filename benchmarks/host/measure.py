@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -27,7 +27,8 @@ from suffolk.benchmarks.host.step_parts import PARTS, StepParts
 from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore
-from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
+from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
@@ -70,22 +71,17 @@ class HostOptions:
         seed: seed of the choice of texts.
     """
 
-    requests: tuple[int, ...] = (1, 8, 64)
+    requests: tuple[Annotated[int, Within(1, 1024)], ...] = (1, 8, 64)
     drafters: tuple[str, ...] = (PLAIN, HYBRID)
-    tokens: int = 128
-    prompt: int = 256
+    tokens: Annotated[int, Within(8, 4096)] = 128
+    prompt: Annotated[int, Within(1, 4096)] = 256
     temperature: float = 0.0
     costs: Path | None = None
-    rounds: int = 3
+    rounds: Annotated[int, Within(1, 1000)] = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        bounds = {"tokens": (8, 4096), "prompt": (1, 4096), "rounds": (1, 1000)}
-        for name, (least, most) in bounds.items():
-            if not least <= getattr(self, name) <= most:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be between {least} and {most}")
-        if bad := [number for number in self.requests if not 1 <= number <= 1024]:
-            raise InvalidArgument(Field("requests"), f" is {bad[0]}; it must be between 1 and 1024")
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

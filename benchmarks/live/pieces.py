@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import Count, check_fields
 
 Ids = npt.NDArray[np.uint32]
 HELD_OUT = 10
@@ -78,21 +78,19 @@ class LiveBenchOptions:
     """
 
     store: Path
-    tokens: int = 8_000_000
-    rival_tokens: int = 2_000_000
-    document_tokens: int = 500
-    turns: int = 8
-    rate: int = 100_000
-    queries: int = 4_000
-    groups: int = 100_000
-    max_match: int = 16
-    min_match: int = 2
-    max_depth: int = 10
-    max_nodes: int = 64
+    tokens: Count = 8_000_000
+    rival_tokens: Count = 2_000_000
+    document_tokens: Count = 500
+    turns: Count = 8
+    rate: Count = 100_000
+    queries: Count = 4_000
+    groups: Count = 100_000
+    max_match: Count = 16
+    min_match: Count = 2
+    max_depth: Count = 10
+    max_nodes: Count = 64
     against: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name != "seed" and isinstance(value, int) and not isinstance(value, bool) and value < 1:
-                raise InvalidArgument(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
+        check_fields(self)

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from suffolk.benchmarks.processes import run_watched
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import tracked
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.datastore import RESIDENCIES, open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
+from suffolk.datastore.settings import Count, Share, check_fields
 from suffolk.datastore.text_table import Table
 
 DISK_READS = 2000
@@ -69,20 +70,16 @@ class MemoryOptions:
 
     store: Path
     workdir: Path
-    limits: tuple[float, ...] = (1.0, 0.5, 0.2)
-    residencies: tuple[str, ...] = ("mmap", "warm")
-    queries: int = 1000
-    rounds: int = 2
-    context: int = 16
-    max_nodes: int = 64
+    limits: tuple[Share, ...] = (1.0, 0.5, 0.2)
+    residencies: tuple[Annotated[str, RESIDENCIES], ...] = ("mmap", "warm")
+    queries: Count = 1000
+    rounds: Count = 2
+    context: Count = 16
+    max_nodes: Count = 64
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("queries", "rounds", "context", "max_nodes"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if bad := [limit for limit in self.limits if not 0 < limit <= 1]:
-            raise InvalidArgument(f"a limit is {bad[0]}; it must be a share above 0 and at most 1, for example 0.5")
+        check_fields(self)
 
 
 def measure_memory(options: MemoryOptions) -> dict[str, Any]:

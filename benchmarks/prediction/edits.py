@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
+from suffolk.datastore.settings import Count, Within, check_fields
 
 TASK = (
     "Add a comment line above every function and class of this file. Change nothing else. "
@@ -33,21 +35,16 @@ class PredictionOptions:
 
     decoding: DecodingOptions
     files: tuple[Path, ...]
-    limit: int = 8
-    lines: int = 30
-    shares: tuple[float, ...] = (0.0, 0.05, 0.2, 0.5, 1.0)
+    limit: Count = 8
+    lines: Count = 30
+    shares: tuple[Annotated[float, Within(0, 1)], ...] = (0.0, 0.05, 0.2, 0.5, 1.0)
 
     def __post_init__(self) -> None:
-        for name, value in (("limit", self.limit), ("lines", self.lines)):
-            if value < 1:
-                raise InvalidArgument(f"{name} is {value}; it must be 1 or more")
+        check_fields(self)
         if PLAIN in self.decoding.drafters:
             raise InvalidArgument(
                 Field("drafters"), f": {PLAIN} is plain decoding, which is always measured; leave it out"
             )
-        for share in self.shares:
-            if not 0 <= share <= 1:
-                raise InvalidArgument(f"share {share} is out of range; it must be between 0 and 1")
 
 
 def edit_prompts(options: PredictionOptions) -> list[Prompt]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
+from suffolk.datastore.settings import Count, Within, check_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +34,24 @@ class RetrievalBenchOptions:
 
     store: Path
     workdir: Path
-    queries: int = 20_000
-    called: int = 1000
-    rounds: int = 3
-    checked: int = 20
-    tokens: int | None = None
+    queries: Count = 20_000
+    called: Count = 1000
+    rounds: Count = 3
+    checked: Annotated[int, Within(0)] = 20
+    tokens: Count | None = None
     unseen: tuple[Path, ...] = ()
     against: bool = False
     grpc: bool = False
-    batches: tuple[int, ...] = (1, 8, 32)
-    max_match: int = 16
-    min_match: int = 2
-    max_depth: int = 10
-    max_nodes: int = 64
-    context: int = 16
+    batches: tuple[Count, ...] = (1, 8, 32)
+    max_match: Count = 16
+    min_match: Count = 2
+    max_depth: Count = 10
+    max_nodes: Count = 64
+    context: Annotated[int, Within(2)] = 16
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("queries", "called", "rounds", "context", "max_match", "min_match", "max_depth", "max_nodes"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if self.checked < 0:
-            raise InvalidArgument(Field("checked"), f" is {self.checked}; it must be 0 or more")
-        if self.tokens is not None and self.tokens < 1:
-            raise InvalidArgument(Field("tokens"), f" is {self.tokens}; it must be 1 or more")
-        if self.context < 2:
-            raise InvalidArgument("context is 1; it must be 2 or more")
-        if any(size < 1 for size in self.batches):
-            raise InvalidArgument(f"batches are {self.batches}; each must be 1 or more")
+        check_fields(self)
         most = min(MAX_BATCH, MAX_BATCH_NODES // self.max_nodes)
         if self.grpc and any(size > most for size in self.batches):
             raise InvalidArgument(

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import Encoded
-from suffolk.datastore.errors import Corruption, Field, InvalidArgument
+from suffolk.datastore.checks import ABOVE_0
+from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -36,25 +38,14 @@ class RolloutOptions:
     """
 
     decoding: DecodingOptions
-    samples: int = 8
-    temperatures: tuple[float, ...] = (1.0, 1.0)
+    samples: Count = 8
+    temperatures: Annotated[tuple[Annotated[float, Within(ABOVE_0, 2)], ...], Within(1)] = (1.0, 1.0)
     earlier_model: str | None = None
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[Annotated[str, METHODS], ...] = METHODS
     answers: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InvalidArgument(Field("samples"), f" is {self.samples}; it must be 1 or more")
-        if not self.temperatures:
-            raise InvalidArgument(Field("temperatures"), " is empty; give one for each epoch")
-        for value in self.temperatures:
-            if not 0 < value <= 2:
-                raise InvalidArgument(
-                    Field("temperature"), f" {value} is out of range; it must be above 0, and at most 2"
-                )
-        for name in self.methods:
-            if name not in METHODS:
-                raise InvalidArgument(f"method {name!r} is unknown; choose from: {', '.join(METHODS)}")
+        check_fields(self)
         if len(set(self.methods)) != len(self.methods):
             raise InvalidArgument(f"methods {', '.join(self.methods)}: one is named twice")
 

@@ -15,10 +15,11 @@ from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unsupported
-from suffolk.datastore.retriever import Match, Retriever
+from suffolk.datastore.retriever import Match
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
+from suffolk.serving.store.draft_service.disclosure import StoreView
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 
@@ -119,21 +120,8 @@ class PromptTrees:
         self._store.close()
 
 
-class GroupAlone(Retriever):
+class GroupAlone(StoreView):
     """Searches only the group of each context."""
-
-    has_groups = True
-
-    def __init__(self, store: LiveStore) -> None:
-        self._store = store
-
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    @property
-    def vocab_size(self) -> int:
-        return self._store.vocab_size
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         return self._store.find_matches(query._replace(scope="group"))
@@ -142,15 +130,6 @@ class GroupAlone(Retriever):
         if query.scope == "store":
             return [DraftTree.empty()] * len(query.contexts)
         return self._store.find_drafts(query._replace(scope="group"))
-
-    def tokenizer(self) -> None:
-        return None
-
-    def info(self) -> dict[str, Any]:
-        return self._store.info()
-
-    def close(self) -> None:
-        pass
 
 
 def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:

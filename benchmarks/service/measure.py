@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import Load, on_core, run_closed, run_open
 from suffolk.build_index.progress import tracked
+from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.messages import columns
@@ -61,29 +62,17 @@ class ServiceOptions:
     """
 
     store: Path
-    calls: int = 500
-    batches: tuple[int, ...] = (1, 32)
-    clients: tuple[int, ...] = (1, 4, 16, 64, 256)
-    seconds: float = 5.0
-    deadline_ms: float = 250.0
-    max_match: int = 16
-    max_nodes: int = 64
+    calls: Count = 500
+    batches: Annotated[tuple[Count, ...], Within(1)] = (1, 32)
+    clients: Annotated[tuple[Count, ...], Within(1)] = (1, 4, 16, 64, 256)
+    seconds: Annotated[float, Within(ABOVE_0)] = 5.0
+    deadline_ms: Annotated[float, Within(ABOVE_0)] = 250.0
+    max_match: Count = 16
+    max_nodes: Count = 64
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("calls", "max_match", "max_nodes"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        for name in ("batches", "clients"):
-            if not getattr(self, name) or min(getattr(self, name)) < 1:
-                raise InvalidArgument(f"{name} are {getattr(self, name)}; each must be 1 or more")
-        if not self.seconds > 0 or not self.deadline_ms > 0:
-            raise InvalidArgument(
-                Field("seconds"),
-                f" is {self.seconds}, ",
-                Field("deadline_ms"),
-                f" {self.deadline_ms}; both must be above 0",
-            )
+        check_fields(self)
 
 
 def measure_service(options: ServiceOptions) -> dict[str, Any]:

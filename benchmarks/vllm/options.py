@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.checks import ABOVE_0
+from suffolk.datastore.settings import Count, Within, check_fields
 
 NONE, SUFFOLK, SERVICE = "none", "suffolk", "suffolk-service"
 """``SUFFOLK`` opens the datastores' folders, and ``SERVICE`` asks a draft service."""
@@ -39,23 +41,17 @@ class VllmOptions:
     prompts: tuple[Path, ...]
     work: Path
     datastores: tuple[Path, ...] = ()
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[Annotated[str, METHODS], ...] = METHODS
     batches: tuple[int, ...] = (1, 8)
-    history: float = 0.4
+    history: Annotated[float, Within(ABOVE_0, math.nextafter(1, 0), "above 0 and below 1")] = 0.4
     limit: int | None = None
-    max_tokens: int = 96
-    draft_tokens: int = 8
-    threads: int = 1
+    max_tokens: Annotated[int, Within(2)] = 96
+    draft_tokens: Count = 8
+    threads: Count = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.methods if name not in METHODS]:
-            raise InvalidArgument(f"method {unknown[0]!r} is unknown; use some of {', '.join(METHODS)}")
-        if not 0 < self.history < 1:
-            raise InvalidArgument(f"history is {self.history}; it must be above 0 and below 1")
-        for name, least in (("max_tokens", 2), ("draft_tokens", 1), ("threads", 1)):
-            if getattr(self, name) < least:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be {least} or more")
+        check_fields(self)
 
     def answers(self, method: str) -> Path:
         """Folder of the live datastore to which the engine of ``method`` appends its answers."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.processes import helper_arguments
 from suffolk.benchmarks.worker.streams import Ask, Stopwatch, StreamedAnswer, run_streams
-from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.checks import unknown
+from suffolk.datastore.errors import Internal
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 
@@ -86,7 +87,7 @@ def asking(requests: WorkerRequests) -> Ask:
         return _ask_grpc(requests)
     if requests.transport in (HTTP_STREAM, HTTP_WHOLE):
         return _ask_http(requests)
-    raise InvalidArgument(f"transport {requests.transport!r} is unknown; use one of {', '.join(TRANSPORTS[1:])}")
+    raise unknown("transport", requests.transport, TRANSPORTS[1:])
 
 
 def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:

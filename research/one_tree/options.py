@@ -9,7 +9,7 @@ from typing import Any
 from research.one_tree.hindsight_drafter import HINDSIGHT
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.report import plain
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
 

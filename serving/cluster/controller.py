@@ -76,7 +76,7 @@ class Controller:
 
     def states(self) -> dict[str, tuple[str, str]]:
         """Name -> state of each server, and why its last start failed, or empty."""
-        return {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
+        return {slot.spec.name: (slot.state, slot.error if slot.pause else "") for slot in self._supervisor.slots()}
 
     def workers(self) -> list[str]:
         """HTTP addresses of the workers that take requests."""

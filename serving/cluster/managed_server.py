@@ -28,7 +28,7 @@ class ManagedServer:
         pending: reference to the result of the actor's call that is awaited: start, wait or stop.
         placed: where it runs, or ran last.
         error: why it ended last.
-        failures: starts that failed in a row.
+        pause: seconds before the next start; 0 unless the last one failed.
         restarts: times that it has ended by itself.
         since: time of the last change of ``state``; ``lost``: of its last end, None while it runs.
     """
@@ -39,7 +39,7 @@ class ManagedServer:
     pending: Any = None
     placed: PlacedServer | None = None
     error: str = ""
-    failures: int = 0
+    pause: float = 0.0
     restarts: int = 0
     retry_at: float = 0.0
     since: float = field(default_factory=time.monotonic)
@@ -54,9 +54,9 @@ class ManagedServer:
         if self.state == "ready":
             self.restarts, self.lost = self.restarts + 1, now
         else:
-            self.failures += 1
+            self.pause = min(2 * self.pause or 1.0, MAX_RETRY_SECONDS)
         self.error = reason
-        self.retry_at = now + min(2.0 ** (self.failures - 1), MAX_RETRY_SECONDS) if self.failures else now
+        self.retry_at = now + self.pause
         self.kill()
         self.change("failed")
 

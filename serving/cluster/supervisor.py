@@ -14,6 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from suffolk.build_index.on_ray.nodes import alive_nodes
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.managed_server import ManagedServer, result_of
 from suffolk.serving.cluster.node import named_actors
@@ -44,9 +45,8 @@ class Supervisor:
         self._lock = threading.RLock()
         self._slots = {slot.spec.name: slot for slot in _found(namespace)}
         self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
-        self._thread.start()
+        self._thread = PeriodicThread("supervisor", self._round, _POLL_SECONDS)
+        self._thread.wake()
 
     @property
     def config(self) -> ClusterConfig:
@@ -78,8 +78,7 @@ class Supervisor:
 
     def close(self, graceful: bool) -> list[str]:
         """Stop all servers, workers first; returns their names. Without ``graceful``, running requests are cut off."""
-        self._closing.set()
-        self._thread.join()
+        self._thread.close()
         with self._lock:
             names = [slot.spec.name for slot in self.slots()]
             for kind in ("worker", "store"):
@@ -94,14 +93,6 @@ class Supervisor:
             self._slots.clear()
         return names
 
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            try:
-                self._round()
-            except Exception:  # without this thread, nothing would start again
-                LOG.exception("the supervisor goes on after an error")
-                self._closing.wait(_POLL_SECONDS)
-
     def _round(self) -> None:
         """Compare once, and wait for the next end of an awaited call, for at most _POLL_SECONDS."""
         with self._lock:
@@ -111,8 +102,8 @@ class Supervisor:
         with self._lock:
             for reference in ended:
                 self._settle(waiting[reference], reference)
-        if not waiting:
-            self._closing.wait(_POLL_SECONDS)
+        if waiting:
+            self._thread.wake()
 
     def _reconcile(self) -> None:
         """Start what is missing, and stop what is not wanted, or outdated."""
@@ -189,7 +180,7 @@ class Supervisor:
             del self._slots[slot.spec.name]
             self._record(slot, "stopped")
         elif slot.state == "starting" and not error:
-            slot.placed, slot.failures = result, 0
+            slot.placed, slot.pause = result, 0.0
             slot.change("ready", slot.actor.wait.remote())
             away = {} if slot.lost is None else {"seconds": round(now - slot.lost, 2)}
             slot.lost = None

@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suffolk.datastore.checks import check_keys
+from suffolk.datastore.checks import check_choice, check_keys
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.files import write_atomically
-from suffolk.datastore.settings import parse_toml
+from suffolk.datastore.settings import from_json, parse_toml
 from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role
 from suffolk.serving.net.quota import TenantQuota
 from suffolk.serving.net.url import NAME
@@ -99,7 +99,8 @@ def parse_rules(text: str, label: str) -> AccessRules:
     if not isinstance(tenants, dict) or not all(isinstance(each, dict) for each in tenants.values()):
         raise InvalidArgument(f"{label}: tenant must hold tables, such as [tenant.acme]")
     quotas = {
-        _tenant(name, label): TenantQuota.read(table, f"{label}: tenant.{name}") for name, table in tenants.items()
+        _tenant(name, label): from_json(TenantQuota, table, f"{label}: tenant.{name}")
+        for name, table in tenants.items()
     }
     return AccessRules(tokens, {each.name: each for each in subjects}, quotas)
 
@@ -155,8 +156,7 @@ def _roles(table: Mapping[str, Any], label: str) -> dict[str, Role]:
     for tenant, role in table.items():
         if tenant != EVERY_TENANT:
             _tenant(tenant, label)
-        if not isinstance(role, str) or role not in known:
-            raise InvalidArgument(f"{label}: the role of {tenant} is {role!r}; it must be one of {', '.join(known)}")
+        check_choice(f"{label}: the role of {tenant}", role, known)
     return {tenant: known[role] for tenant, role in table.items()}
 
 

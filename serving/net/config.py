@@ -6,8 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.serving.net.access_file import read_access_file
 from suffolk.serving.net.endpoint import Endpoint, check_free
 from suffolk.serving.net.tls import TlsFiles, check_files
@@ -82,8 +84,8 @@ class ServerConfig:
 
     listen: tuple[Endpoint, ...]
     http: Endpoint | None = None
-    grace: float = 5.0
-    drain: float = 0.0
+    grace: Annotated[float, Within(0, 600)] = 5.0
+    drain: Annotated[float, Within(0, 600)] = 0.0
     tls: TlsFiles | None = None
     access: Path | None = None
     insecure: bool = False
@@ -92,10 +94,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if not self.listen:
             raise InvalidArgument("--listen: no endpoint; give HOST:PORT or unix:PATH")
-        if not 0 <= self.grace <= 600:
-            raise InvalidArgument(Field("grace"), f" is {self.grace}; it must be in 0..600 seconds")
-        if not 0 <= self.drain <= 600:
-            raise InvalidArgument(Field("drain"), f" is {self.drain}; it must be in 0..600 seconds")
+        check_fields(self)
         if self.http is not None and self.http.path:
             raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
         check_hosts(self.allowed_hosts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import time
 from codecs import BOM_UTF8
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -17,6 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from suffolk.datastore.checks import nearest
+from suffolk.datastore.duty_cycle import DutyCycle
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, retry_seconds
 
@@ -76,8 +78,9 @@ def check_encoding(request: Request, is_stream: bool = False) -> str:
 def check_query(request: Request, *keys: str) -> None:
     """Raises InvalidField for a key of the query that is not one of ``keys``, or is there twice."""
     given = [key for key, _ in request.query_params.multi_items()]
-    if unknown := next((key for key in given if key not in keys), ""):
-        raise InvalidField(unknown, f": unknown key of the query; the keys are {', '.join(keys) or 'in the body'}")
+    if odd := next((key for key in given if key not in keys), ""):
+        known = ", ".join(keys) or "in the body"
+        raise InvalidField(odd, f": unknown key of the query{nearest(odd, keys)}; the keys are {known}")
     if repeated := next((key for key in given if given.count(key) > 1), ""):
         raise InvalidField(repeated, ": it is twice in the query; give it once")
 
@@ -146,7 +149,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             keys = f"; the body has {', '.join(given)}" if given else ""
             raise InvalidField(field, f": {text}{keys[:_KEYS]}")
         case "extra_forbidden", _:
-            keys = "" if len(found["loc"]) > 1 else f"; the keys are {', '.join(kind.model_fields)}"
+            known = kind.model_fields
+            keys = "" if len(found["loc"]) > 1 else f"{nearest(field, [*known])}; the keys are {', '.join(known)}"
             raise InvalidField(field, f": unknown key{keys}")
         case _, bool() | int() | float() | str() as value:
             raise InvalidField(field, f" is {repr(value)[:_SHOWN]}; {text}")
@@ -185,43 +189,25 @@ _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
 
 
 class LargeBodies:
-    """Parses the bodies of one server in threads: large ones one at a time, and a tenth of the time.
+    """Parses the bodies of one server in threads: large ones in a single one, and in at most a tenth of the time.
 
-    Bodies wait for their turn on the event loop, so that they occupy no thread. A single caller waits for nothing.
+    So those that wait occupy no thread that other calls need. A single caller waits for nothing.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self._clock, self._sleep = clock, sleep
-        self._turn = asyncio.Lock()
-        self._free_at = 0.0
+    def __init__(self, turns: DutyCycle | None = None) -> None:
+        self._turns = turns or DutyCycle(SHARE)
+        self._thread = ThreadPoolExecutor(1, "suffolk-bodies")
 
     async def run(self, size: int, work: Callable[[], T]) -> T:
         """The result of ``work``, which parses a body of ``size`` bytes. Raises its errors."""
+
+        def take_turn() -> T:
+            with self._turns.work():
+                return work()
+
         if size <= LARGE:
             return await asyncio.to_thread(work)
-        await self._turn.acquire()
-        try:
-            if (wait := self._free_at - self._clock()) > 0:
-                await self._sleep(wait)
-        except BaseException:
-            self._turn.release()
-            raise
-        return await asyncio.shield(
-            asyncio.ensure_future(self._take_turn(work))
-        )  # a cancelled call cannot end the thread
-
-    async def _take_turn(self, work: Callable[[], T]) -> T:
-        begin = self._clock()
-        try:
-            return await asyncio.to_thread(work)
-        finally:
-            end = self._clock()
-            self._free_at = end + (end - begin) * (1 / SHARE - 1)
-            self._turn.release()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, take_turn)
 
 
 def error_response(error: Exception, error_body: ErrorBody) -> Response:

@@ -49,7 +49,7 @@ class PacedFlow(FlowControl):
         self._held: asyncio.TimerHandle | None = None
 
     @property
-    def waits(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether reading is paused."""
         return self.read_paused or self._held is not None
 
@@ -73,7 +73,7 @@ class PacedFlow(FlowControl):
     def _release(self, then: Callable[[], object]) -> None:
         self._held = None
         then()
-        if not self.waits:
+        if not self.is_paused:
             self._socket.resume_reading()
 
 
@@ -169,14 +169,14 @@ class LimitedProtocol(H11Protocol):
         else:
             self._watch_read()
 
-    def waits(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it has no request that is answered, or no whole one yet."""
         return self.cycle is None or self.cycle.response_complete
 
     def _close_waiting(self) -> bool:
         """Close the other connection that has waited the longest for a request. Returns whether there was one."""
         others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
-        waiting = [each for each in others if each.waits()]
+        waiting = [each for each in others if each.is_idle()]
         if not waiting:
             return False
         oldest = min(waiting, key=lambda each: each._answered)
@@ -225,7 +225,7 @@ class LimitedProtocol(H11Protocol):
             self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)
 
     def _end_read(self) -> None:
-        if self.flow.waits:  # the server has not yet used what came before
+        if self.flow.is_paused:  # the server has not yet used what came before
             self._watch_read()
         else:
             self.transport.abort()

@@ -6,19 +6,22 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
-from suffolk.datastore.checks import check_keys
-from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
+from suffolk.datastore.errors import ResourceExhausted
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.identity import caller
 
 LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
 """Shortest and longest time after which a caller without quota is asked to try again."""
+
+
+Amount = Annotated[float, Within(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +35,13 @@ class TenantQuota:
         stored_tokens: tokens of the tenant's live datastores together.
     """
 
-    calls_per_second: float = math.inf
-    queries_per_second: float = math.inf
-    concurrent_calls: float = math.inf
-    stored_tokens: float = math.inf
+    calls_per_second: Amount = math.inf
+    queries_per_second: Amount = math.inf
+    concurrent_calls: Amount = math.inf
+    stored_tokens: Amount = math.inf
 
-    @classmethod
-    def read(cls, table: Mapping[str, Any], label: str) -> TenantQuota:
-        """A quota from a TOML table. Raises InvalidArgument; ``label`` names the table in its message."""
-        names = [each.name for each in fields(cls)]
-        check_keys(label, table, names)
-        for name, value in table.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise InvalidArgument(f"{label}.{name} is {value!r}; it must be a number of 0 or more")
-        return cls(**table)
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 UNLIMITED = TenantQuota()

@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import Field, InvalidArgument, PermissionDenied
+from suffolk.datastore.errors import Field, PermissionDenied
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -54,15 +56,12 @@ class RemotePolicy:
         traces: whether callers that may see sources may also see draft trees and passages of datastores.
     """
 
-    typical_floor: float = 0.0
+    typical_floor: Annotated[float, Within(0, 1, "between 0 (refuse typical) and 1")] = 0.0
     share_learning: bool = False
     traces: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.typical_floor <= 1:
-            raise InvalidArgument(
-                Field("typical_floor"), f" is {self.typical_floor}; it must be between 0 (refuse typical) and 1"
-            )
+        check_fields(self)
 
     def apply(self, settings: SamplingSettings) -> SamplingSettings:
         """The settings with which to decode. Raises PermissionDenied for verification ``typical`` without a floor."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from suffolk.datastore.arguments import check_range, check_size
+from suffolk.datastore.arguments import check_size
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.limits import MAX_NAME
 
 MAX_TEXT = 1 << 20

@@ -11,7 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from suffolk.datastore.arguments import check_range, check_size
+from suffolk.datastore.arguments import check_size
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Field, PermissionDenied, SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.limits import MAX_NAME
 from suffolk.datastore.retriever import MAX_NODES, Retriever

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from suffolk.datastore.arguments import check_range
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.decoding.drafters.registry import source_name
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
-from suffolk.datastore.datastore import MAX_THREADS
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import MAX_THREADS, Within
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ MEASUREMENTS = {
     "counts": (NONE,),
     "decode": (*MODEL, *PROMPTS),
     "host": (),
-    "hybrid": (*MODEL, *PROMPTS, "--output", "out"),
     "live": (NONE,),
     "agents": (*MODEL, "--files", NONE),
     "memory": (NONE,),

@@ -232,7 +232,7 @@ def test_what_cannot_be_compacted_is_refused(tmp_path):
         compact(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     store = make_store(tmp_path, 1)
-    with pytest.raises(InvalidArgument, match="segments: 0 is not allowed"):
+    with pytest.raises(InvalidArgument, match="segments is 0; it must be 1 or more"):
         compact(store, segments=0)
     with writer_lock(store), pytest.raises(Unavailable, match="another process"):
         compact(store)

@@ -52,7 +52,7 @@ def test_what_cannot_be_split(store: Path, tmp_path: Path) -> None:
         split(store, store, 2)
     with pytest.raises(InvalidArgument, match="is inside the datastore .*; name a folder outside of it"):
         split(store, store / "shards", 2)
-    with pytest.raises(InvalidArgument, match="shards is 0; it must be 1 to 64"):
+    with pytest.raises(InvalidArgument, match="shards is 0; it must be between 1 and 64"):
         split(store, tmp_path / "shards", 0)
     with pytest.raises(
         InvalidArgument, match="has 4 segments for 5 shards; lower --shards, or build it with a smaller"

@@ -181,7 +181,7 @@ def test_errors_do_not_go_to_stdout_if_stderr_is_closed(tmp_path):
         (["profile", "--output", "."], "--output . is a folder; name a file"),
         (
             ["train", "eagle", "--corpus", "x", "--output", "y", "--set", "head_option.zz=1"],
-            "head eagle has no option zz",
+            "head eagle: unknown key 'zz'",
         ),
         (["worker", "--slots", "0"], "--slots is 0"),
         (["worker", "--draft-model", "/nowhere/small"], "model folder /nowhere/small does not exist"),

@@ -56,7 +56,7 @@ def test_ranges_and_defaults_are_those_of_the_head(kind: str, option: HeadOption
 def test_what_is_not_listed_is_refused_with_what_is(target: Target) -> None:
     for kind in KINDS:
         known = ", ".join(option.name for option in HEADS[kind].options)
-        with pytest.raises(InvalidArgument, match=f"^head {kind} has no option depth; it has {known}$"):
+        with pytest.raises(InvalidArgument, match=f"^head {kind}: unknown key 'depth'.*; the keys are {known}$"):
             make(kind, target, "depth=1")
 
 

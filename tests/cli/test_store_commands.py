@@ -126,7 +126,7 @@ def test_building_into_a_folder_of_other_things_is_refused(capsys, tmp_path):
 def test_order_depth_is_checked_before_any_work(capsys, tmp_path, depth):
     arguments = ["build", "--vocab-size", "9", "--order-depth", depth, "--output", str(tmp_path / "s"), "x.npy"]
     assert main(arguments) == 2
-    assert "order depth" in capsys.readouterr().err
+    assert "--order-depth is" in capsys.readouterr().err
 
 
 def test_the_text_to_look_up_may_stand_behind_options(capsys, store_path):

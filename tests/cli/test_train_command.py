@@ -78,9 +78,13 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("words", "head", "message"),
     [
-        (["--set", "head_option.depth=2"], "early-exit", "head early-exit has no option depth; it has layers, width"),
+        (
+            ["--set", "head_option.depth=2"],
+            "early-exit",
+            "head early-exit: unknown key 'depth' (did you mean width?); the keys are layers, width",
+        ),
         (["--set", "head_option.layers=9"], "early-exit", "layers is 9; it must be 1 or more, and fewer than the 2 of"),
-        ([], "medusa", "head 'medusa' is unknown; use "),
+        ([], "medusa", "head is 'medusa'; it must be one of "),
         (["--window", "3"], "linear", "--window is 3; it must be between 8"),
         (["--held-out", "2"], "linear", "--held-out is 2.0; it must be between 0 and 0.5"),
         (
@@ -96,7 +100,7 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
             "answer_temperature has no effect without --regenerate; add that",
         ),
         (["--set", "head_option.x"], "linear", "--set 'head_option.x': write it as NAME=VALUE"),
-        (["--set", "head_option.x=1"], "linear", "head linear has no option x; it has"),
+        (["--set", "head_option.x=1"], "linear", "head linear: unknown key 'x'; the keys are"),
         (["--resume"], "linear", "nothing to go on with; leave --resume out"),
         (["--set", "head_option.breaks_at=2"], "linear", "step 2: the loss is nan; nothing was saved"),
         (["--set", "threads=0"], "linear", "threads is 0"),

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import publish, read_manifest
+from suffolk.datastore.request_texts import ContextIndex
 from tests.support.stores import make_store
 
 
@@ -138,7 +138,7 @@ def test_a_document_that_is_not_there_is_named(store):
 def test_bounds_of_occurrences_are_checked(store, bounds):
     """Regression: negative numbers used to raise an error of the binding."""
     ((name, value),) = bounds.items()
-    with pytest.raises(InvalidArgument, match=f"^{name} is {value}; it must be 0 to 4294967294$"):
+    with pytest.raises(InvalidArgument, match=f"^{name} is {value}; it must be between 0 and 4294967294$"):
         store.occurrences([1, 2], **bounds)
     assert [found.tokens.tolist() for found in store.occurrences([1, 2], 2**32 - 2, 0)] == [[1, 2], [1, 2]]
 

@@ -25,9 +25,9 @@ def entry(name, tokens, documents):
         ({"format": None}, Corruption, "store/MANIFEST is damaged: its format is None"),
         ({"format": "1"}, Corruption, "store/MANIFEST is damaged: its format is '1'"),
         ({"format": True}, Corruption, "store/MANIFEST is damaged: its format is True"),
-        ({"surprise": 1}, Corruption, "unknown keys"),
+        ({"surprise": 1}, Corruption, "unknown key"),
         ({"generation": 0}, Corruption, "generation is 0"),
-        ({"segments": []}, Corruption, "no segment"),
+        ({"segments": []}, Corruption, "segments has 0 values; their number must be 1 or more"),
         (
             {"segments": [{"name": "../../etc/passwd", "tokens": 1, "documents": 1, "bytes": 1, "checksum": ""}]},
             Corruption,

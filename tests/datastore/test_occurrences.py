@@ -70,7 +70,7 @@ def test_several_datastores_share_a_limit(counts: list[int], limit: int, shares:
 
 
 def test_numbers_out_of_range(store: Datastore) -> None:
-    with pytest.raises(InvalidArgument, match="before is -1; it must be 0 to"):
+    with pytest.raises(InvalidArgument, match="before is -1; it must be between 0 and"):
         store.occurrences([1], before=-1)
     with pytest.raises(Unsupported, match="datastore brute-force cannot show occurrences; open its folder"):
         BruteForceRetriever([[1]], 4).occurrences([1])

@@ -104,7 +104,7 @@ def test_a_forked_child_gets_answers_and_ends(path: Path, used_before: bool) -> 
 
 @pytest.mark.parametrize("threads", [-1, 1025])
 def test_bad_numbers_of_threads_are_refused(path: Path, threads: int) -> None:
-    with pytest.raises(InvalidArgument, match=rf"threads is {threads}; it must be 0 \(every core\) to 1024"):
+    with pytest.raises(InvalidArgument, match=rf"threads is {threads}; it must be between 0 and 1024"):
         open_datastore(path, threads=threads)
 
 

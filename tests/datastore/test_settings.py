@@ -27,6 +27,8 @@ class Outer:
     kind: Literal["a", "b"] = "a"
     switch: bool = False
     limit: Annotated[int, Within(1, 2)] | None = None
+    side: Annotated[str, ("left", "right")] | None = None
+    sizes: Annotated[tuple[int, ...], Within(1, 2)] = (1,)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -43,14 +45,16 @@ def test_nested_values_are_read() -> None:
         ([], "it is of type list; it must be an object with share, inner, several"),
         ({}, "it has no share; it needs share$"),
         ({"share": 0, "shape": 1}, "it: unknown key 'shape' .did you mean share\\?.; the keys are share, "),
-        ({"share": 2}, "share is 2.0; it must be at most all"),
+        ({"share": 2}, "^it: share is 2.0; it must be at most all$"),
+        ({"share": 0, "side": "lef"}, "^it: side is 'lef' .did you mean left..; it must be one of left, right$"),
+        ({"share": 0, "sizes": []}, "^it: sizes has 0 values; their number must be between 1 and 2$"),
         ({"share": float("nan")}, "share is nan"),
         ({"share": "1"}, "share is '1', of type str; it must be a number"),
         ({"share": 0, "kind": "c"}, "kind is 'c'; it must be one of a, b"),
         ({"share": 0, "kind": 3}, "kind is 3; it must be one of"),
         ({"share": 0, "switch": 1}, "switch is 1; it must be true or false"),
         ({"share": 0, "limit": 3}, "limit is 3; it must be between 1 and 2"),
-        ({"share": 0, "inner": {"size": 1.5}}, "size is 1.5, of type float; it must be a whole number"),
+        ({"share": 0, "inner": {"size": 1.5}}, "^it: inner: size is 1.5, of type float; it must be a whole number"),
         ({"share": 0, "inner": 3}, "inner is of type int; it must be an object with size"),
         ({"share": 0, "several": [{}]}, r"several\[0\] has no size"),
         ({"share": 0, "several": 1}, "several is 1"),

@@ -10,9 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.parallel_texts import ParallelTexts
+from suffolk.datastore.request_texts import ContextIndex, ParallelTexts
 from tests.support import oracle
 from tests.support.examples import examples
 from tests.support.stores import make_store

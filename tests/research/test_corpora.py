@@ -93,7 +93,7 @@ def test_a_synthetic_corpus_without_a_valid_size_is_rejected(
     tmp_path: Path, size: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert unrelated_corpus.main(["--output", str(tmp_path / "corpus.jsonl"), f"--megabytes={size}"]) == 2
-    assert capsys.readouterr().err == f"error: --megabytes is {size}; it must be in 1e-06..1e+06\n"
+    assert capsys.readouterr().err == f"error: --megabytes is {size}; it must be between 1e-06 and 1e+06\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.topology import Address, ReplicaAddress, Topology, read_topology
@@ -59,7 +60,7 @@ class Servers:
         self._lock, self._count_lock = threading.Lock(), threading.Lock()
         self.shards: tuple[ReplicaSet, ...] = ()
         self.shards = self._connect(address.topology)
-        self._closed = threading.Event()
+        self._rounds = 0
         errors = self._probe(self._replicas(), INFO_DEADLINE)  # with the first connections
         refused = [error for error in errors if isinstance(error, InvalidArgument)]
         if refused or not any(shard.is_up for shard in self.shards):
@@ -68,13 +69,11 @@ class Servers:
         for replica in self._replicas():
             if replica.problem:
                 LOG.warning("%s: %s is not used: %s", name, replica.label, replica.problem)
-        self._thread = threading.Thread(target=self._run, name="suffolk-fanout", daemon=True)
-        self._thread.start()
+        self._thread = PeriodicThread(f"fanout-{name}", self._round, UPKEEP_SECONDS)
 
     def close(self) -> None:
         """End the thread, and close all connections."""
-        self._closed.set()
-        self._thread.join()
+        self._thread.close()
         self._close_replicas()
 
     def count_partial(self, reason: str) -> None:
@@ -89,14 +88,9 @@ class Servers:
             self._follow_file()
             self._probe([replica for replica in self._replicas() if everything or not replica.is_up])
 
-    def _run(self) -> None:
-        rounds = 0
-        while not self._closed.wait(UPKEEP_SECONDS):
-            rounds += 1
-            try:
-                self.upkeep(everything=rounds % _FULL_ROUND == 0)
-            except Exception:  # without this thread, no server would ever return
-                LOG.exception("%s: upkeep failed; it goes on in a second", self.name)
+    def _round(self) -> None:
+        self._rounds += 1
+        self.upkeep(everything=self._rounds % _FULL_ROUND == 0)
 
     def _follow_file(self) -> None:
         file = self._address.file

@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
+import json
 import os
-from codecs import BOM_UTF8
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from suffolk.build_index.split import MAX_SHARDS
+from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_keys
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.limits import MAX_NAME
+from suffolk.datastore.settings import Within, check_fields, from_json, read_object
 from suffolk.serving.net.url import is_topology_file, parse_deadline, parse_url
 
 MAX_REPLICAS = 64
 """Replicas of one shard."""
-_STRICT = ConfigDict(extra="forbid", frozen=True)
+_FORM = 'the form is {"shards": [{"replicas": [{"url": "grpc://HOST:PORT/NAME", "zone": "ZONE"}]}]}'
 _OPTIONS = ("zone", "deadline_ms")
 
 
-class ReplicaAddress(BaseModel):
+@dataclass(frozen=True, slots=True)
+class ReplicaAddress:
     """One server. ``url``: grpc://HOST:PORT/NAME, grpcs:// or grpc+unix://. ``zone``: where it runs; empty: unknown."""
 
-    model_config = _STRICT
     url: str
-    zone: str = Field("", max_length=MAX_NAME)
+    zone: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_size("zone", len(self.zone), MAX_NAME, "characters")
 
 
-class Shard(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Shard:
     """Servers with the same text: all of the datastore, or a part that no other shard has."""
 
-    model_config = _STRICT
-    replicas: tuple[ReplicaAddress, ...] = Field(min_length=1, max_length=MAX_REPLICAS)
+    replicas: Annotated[tuple[ReplicaAddress, ...], Within(1, MAX_REPLICAS)]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
-class Topology(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Topology:
     """The shards of a datastore. Its JSON form is the content of a topology file."""
 
-    model_config = _STRICT
-    shards: tuple[Shard, ...] = Field(min_length=1, max_length=MAX_SHARDS)
+    shards: Annotated[tuple[Shard, ...], Within(1, MAX_SHARDS)]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def addresses(self) -> list[ReplicaAddress]:
@@ -74,43 +85,26 @@ def parse_urls(url: str) -> Topology:
     ends = [place for mark in "/?#" if (place := rest.find(mark)) >= 0]
     hosts, tail = rest[: min(ends, default=len(rest))], rest[min(ends, default=len(rest)) :]
     shards = [[{"url": f"{scheme}://{host}{tail}"} for host in shard.split(",")] for shard in hosts.split("+")]
-    return check_topology(_validated({"shards": [{"replicas": replicas} for replicas in shards]}, url), url)
+    return check_topology(from_json(Topology, {"shards": [{"replicas": each} for each in shards]}, url), url)
 
 
 def read_topology(path: Path) -> Topology:
     """The topology in a file.
 
     Raises:
-        NotFound: it cannot be read.
+        NotFound, Corruption: it cannot be read, or is no JSON object.
         InvalidArgument: it is no topology; see ``check_topology``.
     """
-    try:
-        content = path.read_bytes().removeprefix(BOM_UTF8)
-    except OSError as error:
-        raise NotFound(f"topology {path}: cannot be read ({error.strerror}); name a JSON file with 'shards'") from None
-    return check_topology(_validated(content, f"topology {path}"), f"topology {path}")
+    what = f"topology {path}"
+    return check_topology(from_json(Topology, read_object(path, what, _FORM), what), what)
 
 
 def write_topology(topology: Topology, path: Path) -> None:
     """Replace the file ``path`` at once, so that a reader never sees half of it. Raises InvalidArgument as ``check_topology``."""
     check_topology(topology, f"topology {path}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(topology.model_dump_json(indent=2, exclude_defaults=True) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(asdict(topology), indent=2) + "\n", encoding="utf-8")
     temporary.replace(path)
-
-
-def _validated(content: bytes | dict[str, object], source: str) -> Topology:
-    try:
-        if isinstance(content, bytes):
-            return Topology.model_validate_json(content)
-        return Topology.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise InvalidArgument(
-            f"{source}: {place}: {first['msg']}; the form is "
-            '{"shards": [{"replicas": [{"url": "grpc://HOST:PORT/NAME", "zone": "ZONE"}]}]}'
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from suffolk.datastore.checks import unknown
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters import plugins
 from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry, DrafterOption
@@ -160,10 +161,9 @@ def find(name: str) -> DrafterEntry:
         InvalidArgument: no drafter has this name.
         Unsupported: the plugin cannot be loaded (``plugins.load``).
     """
-    entry = BUILT_IN.get(name) or plugins.load(name, BUILT_IN)
-    if entry is None:
-        raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join((NONE, *names()))}")
-    return entry
+    if entry := BUILT_IN.get(name) or plugins.load(name, BUILT_IN):
+        return entry
+    raise unknown("drafter", name, (NONE, *names()))
 
 
 def known() -> list[DrafterEntry]:

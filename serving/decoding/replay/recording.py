@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.records import RECORDING_FORMAT
-from suffolk.datastore.checks import listed, number, text, whole_within
+from suffolk.datastore.checks import check_choice, check_range, listed, number, text, whole_within
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
@@ -122,8 +122,7 @@ class Recording:
             raise InvalidArgument(
                 f"field generated has {len(generated)} tokens, but settings.max_new_tokens is {settings.max_new_tokens}"
             )
-        if row["finish"] not in FINISHED:
-            raise InvalidArgument(f"field finish is {row['finish']!r}; it must be one of {', '.join(FINISHED)}")
+        check_choice("field finish", row["finish"], FINISHED)
         return Recording(
             prompt, generated, settings, vocab_size,
             tokenizer=None if tokenizer is None else text("field tokenizer", tokenizer),
@@ -157,6 +156,5 @@ def _counts(row: object) -> dict[str, float]:
         raise InvalidArgument(f"field counts must have exactly {', '.join(COUNTS)}; record again")
     found = {name: number(f"field counts.{name}", value) for name, value in row.items()}
     for name, value in found.items():
-        if not 0 <= value <= _MOST_IDS:
-            raise InvalidArgument(f"field counts.{name} is {value}; it must be between 0 and {_MOST_IDS}")
+        check_range(f"field counts.{name}", value, 0, _MOST_IDS)
     return found

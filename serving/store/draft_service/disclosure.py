@@ -28,17 +28,11 @@ Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
 LOG = logging.getLogger("suffolk.server")
 
 
-class MinCount(Retriever):
-    """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
+class StoreView(Retriever):
+    """What is visible of ``store``, whose name and facts it has. Closing it leaves the store open."""
 
-    A match is the longest suffix that so many documents hold, and a tree has only nodes that they do. A text is shown only if
-    its documents were counted one by one. Very frequent text of few documents may be hidden (``Retriever.count_documents``).
-    A lookup below the limit costs further lookups: the binary logarithm of its length.
-    """
-
-    def __init__(self, store: Retriever, least: int, expired: Callable[[], bool] = lambda: False) -> None:
-        """``expired``: returns True if the deadline of the calls has passed. They then raise DeadlineExceeded."""
-        self._store, self._least, self._expired = store, least, expired
+    def __init__(self, store: Retriever) -> None:
+        self._store = store
 
     @property
     def name(self) -> str:
@@ -51,6 +45,31 @@ class MinCount(Retriever):
     @property
     def has_groups(self) -> bool:
         return self._store.has_groups
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``Retriever.tokenizer``."""
+        return self._store.tokenizer()
+
+    def info(self) -> dict[str, Any]:
+        """See ``Retriever.info``."""
+        return self._store.info()
+
+    def close(self) -> None:
+        """Do nothing: the store belongs to the caller."""
+
+
+class MinCount(StoreView):
+    """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
+
+    A match is the longest suffix that so many documents hold, and a tree has only nodes that they do. A text is shown only if
+    its documents were counted one by one. Very frequent text of few documents may be hidden (``Retriever.count_documents``).
+    A lookup below the limit costs further lookups: the binary logarithm of its length.
+    """
+
+    def __init__(self, store: Retriever, least: int, expired: Callable[[], bool] = lambda: False) -> None:
+        """``expired``: returns True if the deadline of the calls has passed. They then raise DeadlineExceeded."""
+        super().__init__(store)
+        self._least, self._expired = least, expired
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """See ``Retriever.find_matches``."""
@@ -80,17 +99,6 @@ class MinCount(Retriever):
             ]
 
         return _group_first(query.whole, find, bool)[0]
-
-    def tokenizer(self) -> Tokenizer | None:
-        """See ``Retriever.tokenizer``."""
-        return self._store.tokenizer()
-
-    def info(self) -> dict[str, Any]:
-        """See ``Retriever.info``."""
-        return self._store.info()
-
-    def close(self) -> None:
-        """Do nothing: the store belongs to the caller."""
 
     def _matches(self, query: ContextQuery) -> list[Match]:
         """The longest frequent match of each context, in one scope."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import grpc
 from grpc_health.v1 import health
 from starlette.types import ASGIApp
 
 from suffolk.datastore import limits
-from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.settings import Within
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.grpc_server import build_grpc_server
 from suffolk.serving.net.metrics import QuotaMetrics
@@ -39,15 +40,10 @@ class DraftServerConfig(ServerConfig):
         playground: whether there is a web page at the HTTP endpoint.
     """
 
-    max_concurrent: int = 32
-    min_count: int = 1
+    max_concurrent: Annotated[int, Within(1, 1024)] = 32
+    min_count: Annotated[int, Within(1, MAX_MIN_COUNT)] = 1
     shows_occurrences: bool = True
     playground: bool = False
-
-    def __post_init__(self) -> None:
-        ServerConfig.__post_init__(self)
-        check_range("max_concurrent", self.max_concurrent, 1, 1024)
-        check_range("min_count", self.min_count, 1, MAX_MIN_COUNT)
 
 
 class DraftServer(Server):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported, damaged
 from suffolk.datastore.files import fsync_directory, write_atomically
 from suffolk.datastore.manifest import (
@@ -132,8 +133,7 @@ def create_identity(store: Path, tokenizer: str | Path | None, size: int | None,
             "neither a tokenizer nor ", Field("vocab_size"), " is given; give the tokenizer of the model"
         )
     for name, value, most in (("vocab_size", size, (1 << 31) - 1), ("order_depth", order_depth, 1024)):
-        if not 1 <= value <= most:
-            raise InvalidArgument(Field(name), f" is {value}; it must be 1 to {most}")
+        check_range(name, value, 1, most)
     mark = None if loaded is None else fingerprint(loaded)
     store.mkdir(parents=True, exist_ok=True)
     with writer_lock(store):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Callable
 
 from suffolk.serving.store.live_store.bounds import Bounds
@@ -13,18 +13,25 @@ from suffolk.serving.store.live_store.writer import LiveWriter
 
 log = logging.getLogger(__name__)
 
-LONGEST_PAUSE = 64
-"""Rounds."""
+KEEP_SECONDS = 0.5
+"""Seconds between two rounds. After each failure in a row, the pause doubles, up to LONGEST_PAUSE."""
+LONGEST_PAUSE = 32.0
 
 
 class Maintenance:
-    """The background work of one store, for ``MaintenanceThread``."""
+    """The background work of one store. A thread calls ``round``.
+
+    Attributes:
+        error: the error of the last work; None if it succeeded.
+    """
 
     def __init__(self, writer: LiveWriter, files: PublishedFiles, bounds: Bounds, settings: LiveSettings) -> None:
         self._writer = writer
         self._files = files
         self._bounds = bounds
         self._settings = settings
+        self._pause, self._retry_at = KEEP_SECONDS, 0.0
+        self.error: str | None = None
 
     def is_due(self) -> bool:
         """Whether a bound is exceeded, or a publication is due."""
@@ -32,6 +39,16 @@ class Maintenance:
         return not self._writer.repeats and (
             self._flush_is_due() or bounds.excess(self._files.live_tokens()) > 0 or bounds.memory_excess() > 0
         )
+
+    def round(self) -> None:
+        """Work. After an error, which is logged and kept, only ``relieve`` until the pause is over."""
+        now = time.monotonic()
+        if now < self._retry_at:  # a wake-up by each append must not repeat a failure at once
+            self._try(self.relieve)
+        elif self._try(self.work):
+            self.error, self._pause = None, KEEP_SECONDS
+        else:
+            self._retry_at, self._pause = now + self._pause, min(2 * self._pause, LONGEST_PAUSE)
 
     def work(self) -> None:
         """Evict, publish and rewrite the log, as far as it is time. A store that repeats another one's changes only does the last.
@@ -92,55 +109,6 @@ class Maintenance:
             left_tokens, left_documents = files.size()
             self._bounds.count_evicted(documents - left_documents, tokens - left_tokens)
         return excess
-
-
-class MaintenanceThread:
-    """Calls ``work`` when it is woken, and every ``seconds``. An error is logged and kept.
-
-    A failed call is repeated after 1 round of ``seconds``, then after 2, 4, up to LONGEST_PAUSE rounds.
-
-    Args:
-        relieve: is called in each round meanwhile.
-    """
-
-    def __init__(
-        self, work: Callable[[], None], seconds: float = 1.0, relieve: Callable[[], None] = lambda: None
-    ) -> None:
-        self._work = work
-        self._relieve = relieve
-        self._seconds = seconds
-        self._due = threading.Event()
-        self._stopped = threading.Event()
-        self.error: str | None = None
-        """The error of the last call; None if it succeeded."""
-        self._thread = threading.Thread(target=self._run, name="suffolk-maintenance", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Let the thread work now."""
-        self._due.set()
-
-    def close(self) -> None:
-        """End the thread after its current call."""
-        self._stopped.set()
-        self._due.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        pause = 1
-        while not self._stopped.is_set():
-            self._due.wait(self._seconds)
-            self._due.clear()
-            if self._stopped.is_set():
-                return
-            if self._try(self._work):
-                self.error, pause = None, 1
-                continue
-            for _ in range(pause):  # a wake-up by each append must not repeat a failure at once
-                if self._stopped.wait(self._seconds):
-                    return
-                self._try(self._relieve)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _try(self, work: Callable[[], None]) -> bool:
         """Whether ``work`` succeeds."""

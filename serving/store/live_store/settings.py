@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
-from suffolk.datastore.datastore import MAX_THREADS, RESIDENCIES
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.checks import ABOVE_0
+from suffolk.datastore.datastore import RESIDENCIES
+from suffolk.datastore.settings import Count, Threads, Within, check_fields
 from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
 
+Bound = Annotated[int, Within(0, words="0 (off) or more")]
 EVICTIONS = ("age", "use")
 DEFAULT_GROUP_TOKENS = 1 << 20
 DEFAULT_FLUSH_TOKENS = 32 << 20
@@ -40,32 +43,19 @@ class LiveSettings:
         InvalidArgument: a value is out of its bounds.
     """
 
-    durability: str = INTERVAL
-    interval: float = 0.1
-    max_tokens: int = 0
-    max_bytes: int = 0
-    max_group_tokens: int = DEFAULT_GROUP_TOKENS
-    ttl_seconds: int = 0
-    evict: str = "age"
-    flush_tokens: int = DEFAULT_FLUSH_TOKENS
-    residency: str = "mmap"
-    threads: int = 0
+    durability: Annotated[str, DURABILITIES] = INTERVAL
+    interval: Annotated[float, Within(ABOVE_0, 3600)] = 0.1
+    max_tokens: Bound = 0
+    max_bytes: Bound = 0
+    max_group_tokens: Count = DEFAULT_GROUP_TOKENS
+    ttl_seconds: Bound = 0
+    evict: Annotated[str, EVICTIONS] = "age"
+    flush_tokens: Bound = DEFAULT_FLUSH_TOKENS
+    residency: Annotated[str, RESIDENCIES] = "mmap"
+    threads: Threads = 0
 
     def __post_init__(self) -> None:
-        for good, name, value, allowed in (
-            (self.durability in DURABILITIES, "durability", self.durability, f"one of {', '.join(DURABILITIES)}"),
-            (0 < self.interval <= 3600, "interval", self.interval, "a number of seconds above 0, at most 3600"),
-            (self.max_tokens >= 0, "max_tokens", self.max_tokens, "0 (no bound) or more"),
-            (self.max_bytes >= 0, "max_bytes", self.max_bytes, "0 (no bound) or more"),
-            (self.max_group_tokens > 0, "max_group_tokens", self.max_group_tokens, "1 or more"),
-            (self.ttl_seconds >= 0, "ttl_seconds", self.ttl_seconds, "0 (no limit) or more"),
-            (self.evict in EVICTIONS, "evict", self.evict, f"one of {', '.join(EVICTIONS)}"),
-            (self.flush_tokens >= 0, "flush_tokens", self.flush_tokens, "0 (only flush publishes) or more"),
-            (self.residency in RESIDENCIES, "residency", self.residency, f"one of {', '.join(RESIDENCIES)}"),
-            (0 <= self.threads <= MAX_THREADS, "threads", self.threads, f"0 (every core) to {MAX_THREADS}"),
-        ):
-            if not good:
-                raise InvalidArgument(Field(name), f": {value} is not allowed; give {allowed}")
+        check_fields(self)
 
     @property
     def most_segment_tokens(self) -> int:

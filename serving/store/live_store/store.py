@@ -18,6 +18,7 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.datastore.query import parse_query
 from suffolk.serving.store.live_store.append_keys import hash_key
 from suffolk.serving.store.live_store.batch import make_batch
@@ -30,7 +31,7 @@ from suffolk.serving.store.live_store.identity import (
     published,
     refuse_replica,
 )
-from suffolk.serving.store.live_store.maintenance import Maintenance, MaintenanceThread
+from suffolk.serving.store.live_store.maintenance import KEEP_SECONDS, Maintenance
 from suffolk.serving.store.live_store.published_files import PublishedFiles
 from suffolk.serving.store.live_store.queries import LiveQueries
 from suffolk.serving.store.live_store.record import ChangeFeed
@@ -38,8 +39,6 @@ from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.writer import LiveWriter
 
 DEFAULT_SETTINGS = LiveSettings()
-KEEP_SECONDS = 0.5
-"""Time between two rounds of background work."""
 
 
 def open_live_store(path: str | Path, settings: LiveSettings = DEFAULT_SETTINGS) -> LiveStore:
@@ -101,9 +100,7 @@ class LiveStore(LiveQueries, Appendable):
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
             self._maintenance = Maintenance(self._writer, self._files, self._bounds, settings)
-            self._maintenance_thread = MaintenanceThread(
-                self._maintenance.work, KEEP_SECONDS, self._maintenance.relieve
-            )
+            self._maintenance_thread = PeriodicThread(f"maintenance-{path.name}", self._maintenance.round, KEEP_SECONDS)
             stack.callback(self._maintenance_thread.close)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
@@ -291,7 +288,7 @@ class LiveStore(LiveQueries, Appendable):
             evicted_tokens=self._bounds.evicted_tokens,
             clock_behind_seconds=self._writer.clock_behind,
             log_failure=self._without_path(log.failure),
-            background_error=self._without_path(self._maintenance_thread.error),
+            background_error=self._without_path(self._maintenance.error),
         )
 
     def group_stats(self, group: str) -> GroupStats:

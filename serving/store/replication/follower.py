@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.serving.net.proto import replication_pb2
 from suffolk.serving.store.live_store.identity import StoreIdentity, create_identity, is_free
 from suffolk.serving.store.live_store.settings import LiveSettings
@@ -63,34 +64,27 @@ class Follower:
         self._pool = ThreadPoolExecutor(max(1, len(peers)), "suffolk-peers")
         self._asked: dict[Peer, Future[ReplicaStatus | None]] = {}
         self._stopped = threading.Event()
-        self._wake = threading.Event()
         self._cancel: Callable[[], object] = lambda: None
         self._leader: Leader | None = None  # that the second thread follows
         self._stream = threading.Thread()
-        self._thread = threading.Thread(target=self._run, name="suffolk-replica", daemon=True)
-        self._thread.start()
+        self._thread = PeriodicThread(f"replica-{store.name}", self._decide, TICK_SECONDS)
+        self._thread.wake()
 
     def close(self) -> None:
         """End both threads, and close the connections."""
         self._stopped.set()
-        self._wake.set()
         self._cancel()
-        self._thread.join()
+        self._thread.close()
         self._end_stream()
         self._pool.shutdown()
         for peer in self._peers:
             peer.close()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._follow_leader(self._store.member.tick(self._ask))
-            except SuffolkError as error:
-                self._report(str(error))
-            except Exception:  # without this thread, the copy would neither lead nor follow
-                LOG.exception("replica %s goes on after an error", self._store.name)
-            self._wake.wait(TICK_SECONDS)
-            self._wake.clear()
+    def _decide(self) -> None:
+        try:
+            self._follow_leader(self._store.member.tick(self._ask))
+        except SuffolkError as error:
+            self._report(str(error))
 
     def _ask(self) -> Mapping[str, ReplicaStatus]:
         """What other copies say. One that did not answer the last time, and still does not, is not waited for."""
@@ -130,7 +124,7 @@ class Follower:
         finally:
             self._store.member.end_following()
             if time.monotonic() - begun > TICK_SECONDS:  # else the next one may fail as soon
-                self._wake.set()
+                self._thread.wake()
 
     def _repeat_all(self, peer: Peer, leader: Leader) -> None:
         member, epoch = self._store.member, leader[1]

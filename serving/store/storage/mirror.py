@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.datastore.manifest import MANIFEST_NAME, read_manifest
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.store.storage.generations import newest_number
@@ -56,11 +56,9 @@ class MirroredDatastore(WatchedDatastore):
                 raise
             self._report(str(error))
         super().__init__(store, residency, threads)
-        self._closed = threading.Event()
+        self._closed = False
         self._pulling: subprocess.Popen[str] | None = None
-        self._poll_seconds = poll_seconds
-        self._thread = threading.Thread(target=self._run, name=f"poll-{self.name}", daemon=True)
-        self._thread.start()
+        self._thread = PeriodicThread(f"poll-{self.name}", self._look, poll_seconds, RETRY_SECONDS)
 
     @property
     def problem(self) -> str:
@@ -69,38 +67,35 @@ class MirroredDatastore(WatchedDatastore):
 
     def close(self) -> None:
         """Stop following, and close the current generation. A running copy ends; the next one goes on there."""
-        self._closed.set()
+        self._closed = True
         if (pulling := self._pulling) is not None:
             pulling.terminate()
-        self._thread.join(CLOSE_SECONDS)  # a request to the store may take longer, and ends with the process
+        self._thread.close(CLOSE_SECONDS)  # a request to the store may take longer, and ends with the process
         super().close()
 
-    def _run(self) -> None:
-        seconds = self._poll_seconds
-        while not self._closed.wait(seconds):
-            try:
-                if newest_number(self._remote) != read_manifest(self.path).generation:
-                    self._pull()
-                self._report("")
-                seconds = self._poll_seconds
-                continue
-            except SuffolkError as error:
-                self._report(str(error))
-            except Exception as error:  # without this thread, deleted text would be served for good
-                LOG.exception("%s: the new generation is not copied", self._remote.url)
-                self._pull_problem = str(error)
-            seconds = max(self._poll_seconds, min(2 * seconds, RETRY_SECONDS))  # a damaged segment is fetched each time
+    def _look(self) -> bool:
+        """Copy a new generation, if there is one. Whether the newest one is here; a damaged segment is fetched each time."""
+        try:
+            if newest_number(self._remote) != read_manifest(self.path).generation:
+                self._pull()
+            self._report("")
+        except SuffolkError as error:
+            self._report(str(error))
+        except Exception as error:
+            self._pull_problem = str(error)
+            raise
+        return not self._pull_problem
 
     def _pull(self) -> None:
         """Copy the newest generation in a process. Raises Unavailable: it failed; the message is its own."""
         command = [sys.executable, "-m", "suffolk", "pull", self._remote.url, str(self.path)]
         LOG.info("%s has a new generation; copying it to %s", self._remote.url, self.path)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as self._pulling:
-            if self._closed.is_set():
+            if self._closed:
                 self._pulling.terminate()
             _, errors = self._pulling.communicate()
         code, self._pulling = self._pulling.returncode, None
-        if code and not self._closed.is_set():
+        if code and not self._closed:
             last = errors.strip().rpartition("\n")[2] or f"it ended with code {code}"
             raise Unavailable(last.removeprefix("suffolk: "))
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.errors import Corruption, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.open_segment import open_segment
@@ -77,8 +78,7 @@ def push(store: str | Path, url: str, keep: int = KEEP, progress: WorkProgress |
         Unavailable: the store cannot be reached, or another process published at the same time.
         PermissionDenied, ResourceExhausted: the store refuses.
     """
-    if keep < 1:
-        raise InvalidArgument(Field("keep"), f": {keep} is not allowed; give 1 or more")
+    check_range("keep", keep, 1)
     path, remote, show = Path(store), RemoteFolder(url), progress or SilentProgress()
     while True:
         generation = read_manifest(path).generation

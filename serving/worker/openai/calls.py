@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from suffolk.datastore.arguments import check_range, check_size
+from suffolk.datastore.arguments import check_size
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong, RejectedChat, encode_chat, encode_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from suffolk.datastore.settings import ABOVE_0
+from suffolk.datastore.checks import ABOVE_0
 from suffolk.serving.decoding.engine.loop.prompt import encode_text
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE

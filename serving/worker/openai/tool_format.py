@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.checks import check_choice
 
 _PROMPT = (
     "These functions can be called. To call some, answer with a JSON list alone: "
@@ -57,8 +57,7 @@ def find_format(template: object, name: str = AUTO) -> ToolFormat:
     Raises InvalidArgument for an unknown name.
     """
     if name != AUTO:
-        if name not in FORMATS:
-            raise InvalidArgument(f"tool format {name!r} is unknown; it must be one of auto, {', '.join(FORMATS)}")
+        check_choice("tool_format", name, (AUTO, *FORMATS))
         return FORMATS[name]
     text = str(template)  # some tokenizers have several templates, by name
     return next((each for each in FORMATS.values() if each.begin and each.begin in text), FORMATS["json"])

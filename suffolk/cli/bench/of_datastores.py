@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.cli.bench.report_options import ReportOptions, WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.options.values import comma_list
 from suffolk.datastore.datastore import RESIDENCIES
-from suffolk.datastore.settings import Count
+from suffolk.datastore.settings import Count, Within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,13 +128,13 @@ class BenchBuild(WorkdirOptions):
     )
     rounds: Count = option(1, "runs of each, in turn")
     threads: int = option(0, "processes and threads of the build and of its sort (default: one for each core)")
-    sort_tokens: tuple[Count, ...] = option(
+    sort_tokens: tuple[Annotated[int, Within(0)], ...] = option(
         (20_000_000, 80_000_000),
         "number of tokens to sort in the comparison with pydivsufsort, at most all; 0 skips the comparison",
         several=True,
     )
     sort_rounds: Count = option(3, "rounds of each sort")
-    sort_repeats: Count = option(
+    sort_repeats: Annotated[int, Within(0)] = option(
         10_000_000, "number of tokens of the inputs that consist of repeats; 0 skips these inputs"
     )
 

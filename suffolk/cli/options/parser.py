@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import NoReturn
 
 from suffolk.cli.options.setting import REQUIRED, Setting
+from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument
 
 _REMARK = re.compile(r"^((?:\w+=\S+ )*suffolk .*?\S +) {2}(?=[^#\s])")
@@ -114,11 +114,8 @@ def _unknown(word: str, prog: str, settings: Mapping[str, Setting]) -> str:
     name = flag.strip("-").replace("-", "_")
     if name in settings and settings[name].rare:
         return f"{flag} is no option; give it as --set {name}=VALUE, or in the file of --config"
-    flags = {each.flag: each.flag for each in settings.values() if not (each.rare or each.positional)} | {
-        "--help": "--help"
-    }
+    flags = [each.flag for each in settings.values() if not (each.rare or each.positional)]
     rare = {f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name, each in settings.items() if each.rare}
-    matches = difflib.get_close_matches(flag, [*flags, *rare], n=1, cutoff=0.5)
-    hint = f" (did you mean {(flags | rare)[matches[0]]}?)" if matches else ""
-    dash = "" if matches or word.startswith("--") else "; write -- before a text that begins with '-'"
+    hint = nearest(flag, [*flags, "--help", *rare], rare)
+    dash = "" if hint or word.startswith("--") else "; write -- before a text that begins with '-'"
     return f"unknown option {flag}{hint}{dash}; see '{prog} --help'"

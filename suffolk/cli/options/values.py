@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.cli.options.setting import Setting
+from suffolk.datastore.checks import unknown
 from suffolk.datastore.errors import InvalidArgument
 
 
@@ -63,7 +64,7 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
     elif type(value) is not setting.kind:
         raise _wrong(setting, value, label)
     if setting.choices and value not in setting.choices:
-        raise InvalidArgument(f"{label} is {value!r}; it must be {setting.limits}")
+        raise unknown(label, value, setting.choices)
     if setting.within is not None and value not in setting.within:
         raise InvalidArgument(f"{label} is {value}; it must be {setting.limits}")
     if value != value:  # NaN

@@ -8,7 +8,11 @@ import pytest
 
 from suffolk.benchmarks.building import measure as building
 from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
-from suffolk.datastore.errors import Internal, ResourceExhausted
+from suffolk.cli.bench.of_datastores import BenchBuild
+from suffolk.cli.options.parser import make_parser
+from suffolk.cli.options.reading import read_options
+from suffolk.cli.options.setting import settings_of
+from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted
 from tests.support.building import write_jsonl
 
 
@@ -36,3 +40,17 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "work").write_text("a file")
     with pytest.raises(ResourceExhausted, match="work cannot be written"):
         measure_building(options(tmp_path))
+
+
+def test_0_skips_the_sorts() -> None:
+    """Regression: the command line refused the 0 that its help names."""
+    settings = settings_of(BenchBuild)
+    words = ["c.txt", "--tokenizer", "T", "--sort-tokens", "0", "--sort-repeats", "0"]
+    options = read_options(
+        BenchBuild, make_parser("suffolk bench build", "", "", settings), settings, "bench build", words
+    )
+    assert (options.sort_tokens, options.sort_repeats) == ((0,), 0)
+    with pytest.raises(InvalidArgument, match=r"sort_tokens\[0\] is 1; it must be"):
+        BuildingOptions((), "T", Path(), sort_tokens=(1,))
+    with pytest.raises(InvalidArgument, match="sort_repeats is 1; it must be"):
+        BuildingOptions((), "T", Path(), sort_repeats=1)

@@ -75,7 +75,7 @@ def test_only_decode_knows_recorded_answers(model: Path, tmp_path: Path) -> None
     command = ("bench", "batch", "--model", model, "--prompts", tmp_path / "free.jsonl", "--drafters", "recorded")
     ended = suffolk(*map(str, command))
     assert ended.returncode == 2
-    assert "drafter 'recorded' is unknown" in ended.stderr
+    assert "drafter is 'recorded'; it must be one of" in ended.stderr
 
 
 def _steps(path: Path) -> int:

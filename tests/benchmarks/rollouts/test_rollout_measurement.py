@@ -136,8 +136,8 @@ def test_arctic_drafts_from_an_answer_that_has_ended(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("--samples", "0"), "samples is 0; it must be 1 or more"),
-        (("--temperatures", "0"), "temperature 0.0 is out of range; it must be above 0, and at most 2"),
-        (("--methods", "magic"), "method 'magic' is unknown; choose from: prompt-lookup, prompt trees"),
+        (("--temperatures", "0"), "temperatures[0] is 0.0; it must be above 0 and at most 2"),
+        (("--methods", "magic"), "methods[0] is 'magic' (did you mean arctic?); it must be one of prompt-lookup"),
         (("--methods", "hybrid,hybrid"), "methods hybrid, hybrid: one is named twice"),
     ],
 )

@@ -91,7 +91,7 @@ def test_control_characters_of_names_are_escaped(
         (
             {"rate": 1},
             [],
-            "the document: unknown key 'rate'; the keys are levels, acceptance, runs",
+            "rates.json: unknown key 'rate'; the keys are levels, acceptance, runs",
         ),
         ({"acceptance": [[2] * 6] * 6}, [], "acceptance[0][0] is 2.0; it must be between 0 and 1, or null"),
     ],

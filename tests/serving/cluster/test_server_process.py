@@ -9,15 +9,17 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
+from suffolk.serving.cluster.managed_server import ManagedServer
 from suffolk.serving.cluster.node import RayNode
 from suffolk.serving.cluster.server_actor import ServerActor, ServerProcess
-from suffolk.serving.cluster.server_spec import wanted_servers
+from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
 from tests.support.stores import make_store
 from tests.support.waiting import HANG, until
 
@@ -87,3 +89,18 @@ server.wait()
     while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_server_that_never_starts_is_tried_again_for_good() -> None:
+    """Regression: after 1024 failed starts the pause was no longer a number that a float can hold."""
+    slot = ManagedServer(cast(ServerSpec, None))
+    pauses = []
+    for _ in range(1100):
+        slot.fail("no", 0.0)
+        pauses.append(slot.retry_at)
+    assert pauses[:6] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+    assert pauses[-1] == 30.0
+    slot.change("ready")
+    slot.pause = 0.0
+    slot.fail("lost", 5.0)
+    assert slot.retry_at == 5.0  # at once

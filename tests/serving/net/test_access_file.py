@@ -72,9 +72,9 @@ def test_what_people_write_into_the_file_stays(tmp_path: Path) -> None:
         (TOKEN + TOKEN, r"token\[1\].id: another token has it"),
         ("[tenant]\na = 1", r"tenant must hold tables, such as \[tenant.acme\]"),
         ("[tenant.a]\nspeed = 1", "tenant.a: unknown key 'speed'; the keys are calls_per_second"),
-        ("[tenant.a]\ncalls_per_second = -1", "tenant.a.calls_per_second is -1; it must be a number of 0 or more"),
-        ("[tenant.a]\ncalls_per_second = true", "tenant.a.calls_per_second is True"),
-        ("[tenant.a]\ncalls_per_second = nan", "tenant.a.calls_per_second is nan"),
+        ("[tenant.a]\ncalls_per_second = -1", "tenant.a: calls_per_second is -1.0; it must be 0 or more"),
+        ("[tenant.a]\ncalls_per_second = true", "tenant.a: calls_per_second is True"),
+        ("[tenant.a]\ncalls_per_second = nan", "tenant.a: calls_per_second is nan"),
     ],
 )
 def test_malformed_files_have_one_clear_error(text: str, message: str, tmp_path: Path) -> None:

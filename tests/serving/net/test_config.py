@@ -27,8 +27,8 @@ from tests.support.worker_server import talking_target, working
     ("changes", "text"),
     [
         ({"listen": ()}, "--listen: no endpoint; give HOST:PORT or unix:PATH"),
-        ({"max_concurrent": 0}, "max_concurrent is 0; it must be in 1..1024"),
-        ({"grace": -1.0}, "grace is -1.0; it must be in 0..600 seconds"),
+        ({"max_concurrent": 0}, "max_concurrent is 0; it must be between 1 and 1024"),
+        ({"grace": -1.0}, "grace is -1.0; it must be between 0 and 600"),
         ({"http": Endpoint(path="/x")}, "--http: unix:/x is a unix socket; give HOST:PORT"),
         ({"listen": (Endpoint("0.0.0.0", 1),)}, "give --tls-cert and --tls-key, or --insecure"),
         (

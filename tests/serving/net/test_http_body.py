@@ -7,14 +7,15 @@ import threading
 
 import pytest
 
-from suffolk.serving.net.http_body import LARGE, LargeBodies
+from suffolk.datastore.duty_cycle import DutyCycle
+from suffolk.serving.net.http_body import LARGE, SHARE, LargeBodies
 from tests.support.waiting import HANG
 
 
 def test_large_bodies_take_a_tenth_of_the_time() -> None:
     now, begins = [0.0], list[float]()
 
-    async def sleep(seconds: float) -> None:
+    def sleep(seconds: float) -> None:
         now[0] += seconds
 
     def parse() -> None:
@@ -22,7 +23,7 @@ def test_large_bodies_take_a_tenth_of_the_time() -> None:
         now[0] += 1.0
 
     async def run() -> None:
-        bodies = LargeBodies(lambda: now[0], sleep)
+        bodies = LargeBodies(DutyCycle(SHARE, lambda: now[0], sleep))
         for _ in range(3):
             await bodies.run(LARGE + 1, parse)
         now[0] += 100.0
@@ -43,11 +44,8 @@ def test_waiting_bodies_occupy_no_thread() -> None:
         assert gate.wait(HANG)
         running[0] -= 1
 
-    async def no_sleep(seconds: float) -> None:
-        pass
-
     async def run() -> None:
-        bodies = LargeBodies(sleep=no_sleep)
+        bodies = LargeBodies(DutyCycle(1.0))
         large = [asyncio.create_task(bodies.run(LARGE + 1, parse)) for _ in range(64)]
         assert await asyncio.wait_for(bodies.run(1, lambda: "small"), HANG) == "small"
         gate.set()
@@ -64,11 +62,8 @@ def test_a_cancelled_call_keeps_its_turn_until_its_thread_ends() -> None:
         entered.set()
         assert gate.wait(HANG)
 
-    async def no_sleep(seconds: float) -> None:
-        pass
-
     async def run() -> None:
-        bodies = LargeBodies(sleep=no_sleep)
+        bodies = LargeBodies(DutyCycle(1.0))
         first = asyncio.create_task(bodies.run(LARGE + 1, parse))
         await asyncio.to_thread(entered.wait, HANG)
         waiting = asyncio.create_task(bodies.run(LARGE + 1, parse))

@@ -33,7 +33,7 @@ class Counting:
         self._tokenizer, self.characters = tokenizer, 0
 
     def __call__(self, text: str, **more: Any) -> Any:
-        assert len(text) <= prompts._SHORT or prompts._LONG_TEXTS.busy()
+        assert len(text) <= prompts._SHORT or prompts._LONG_TEXTS._lock.locked()
         self.characters += len(text)
         return self._tokenizer(text, **more)
 

@@ -128,7 +128,7 @@ INVALID, UNIMPLEMENTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMP
         (
             OPTIONS(datastores=NAMES(names=["x"] * (MAX_DATASTORES + 1))),
             INVALID,
-            "options.datastores: the number of names is 1025; it must be in 0..1024",
+            "options.datastores: the number of names is 1025; it must be between 0 and 1024",
         ),
         (OPTIONS.FromString(NEWER), UNIMPLEMENTED, "options: field number 99 is unknown to this worker"),
         (

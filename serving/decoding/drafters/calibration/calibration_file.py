@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.checks import listed, number, text, whole_within
+from suffolk.datastore.checks import check_choice, listed, number, text, whole_within
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.files import write_atomically
 from suffolk.datastore.settings import read_object
@@ -70,8 +70,7 @@ def _read(entry: object) -> Learned:
     if not isinstance(entry, dict):
         raise InvalidArgument(f"learned has {entry!r:.40}, which is no object")
     source, kind = (text(key, entry.get(key)) for key in ("source", "kind"))
-    if kind not in _LEARNERS:
-        raise InvalidArgument(f"kind of {source} is {kind}; it must be one of {', '.join(_LEARNERS)}")
+    check_choice(f"kind of {source}", kind, _LEARNERS)
     learner = _LEARNERS[kind]()
     state = _dense(source, entry.get("state"), len(learner.state()))
     learner.restore(state)

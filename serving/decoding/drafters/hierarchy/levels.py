@@ -24,10 +24,7 @@ def read_rates(path: Path) -> Levels:
     """
     what = f"rates {path}"
     values = read_object(path, what, "see the example of 'suffolk hierarchy plan --help'")
-    try:
-        return from_json(Levels, values, "the document")
-    except InvalidArgument as error:
-        raise InvalidArgument(Field(what), f": {error}") from error
+    return from_json(Levels, values, what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from suffolk.datastore.checks import check_choice
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
@@ -110,8 +111,7 @@ class StackLoader:
 
     def sources(self, name: str) -> list[RetrievalSource]:
         """New sources for the level ``name``. Raises InvalidArgument if it is not retrieval, or lacks a datastore."""
-        if name not in RETRIEVAL:
-            raise InvalidArgument(f"level {name} is no retrieval level; name one of {', '.join(RETRIEVAL)}")
+        check_choice("level", name, RETRIEVAL)
         vocab_size = self._target.vocab_size
         if name == PromptLookupDrafter.name:
             return [PromptLookupDrafter(vocab_size, self._limits, self._calibration)]

@@ -40,6 +40,6 @@ def own_config(kind: type[T], name: str, values: Mapping[str, Any], path: Path) 
     if values.get("suffolk") != name:
         raise Unsupported(f"{path}: suffolk is {values.get('suffolk')!r}; the head's kind must be {name!r}")
     try:
-        return from_json(kind, {key: value for key, value in values.items() if key != "suffolk"}, "the config")
+        return from_json(kind, {key: value for key, value in values.items() if key != "suffolk"}, str(path))
     except InvalidArgument as error:
-        raise Corruption(f"{path}: {error}; fetch or train the head again") from error
+        raise Corruption(f"{error}; fetch or train the head again") from error

@@ -121,7 +121,8 @@ class DatastoreDrafter:
     def _draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         self._calls += 1
         self._waits = self._prefetcher is None or (
-            not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
+            not self._always_prefetches
+            and self._wait_policy.should_wait(sum(each.budget.token_seconds for each in requests))
         )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
         ends = (self._end(request, NO_TOKENS) for request in requests)
@@ -195,7 +196,7 @@ class DatastoreDrafter:
     ) -> _native.Drafts:
         """The largest calibrated tree of each match length of each request. ``paths``: as in ``RetrievalScorer.score``."""
         trees = self._look_up(requests, contexts, scope)
-        return self._accept(requests, trees, list(map(len, contexts)), paths, _GROUP if scope == _GROUP else "")
+        return self._scored(requests, trees, list(map(len, contexts)), paths, _GROUP if scope == _GROUP else "")
 
     def _look_up(self, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None) -> Sequence[DraftTree]:
         """One tree for each context, those of one request in a row; empty after an error. ``scope``: as in ``ContextQuery``."""
@@ -274,7 +275,7 @@ class DatastoreDrafter:
             raise Internal(f"{found} trees came for {len(flat)} contexts")
         return parts[0] if len(parts) == 1 else [tree for part in parts for tree in part]
 
-    def _accept(
+    def _scored(
         self,
         requests: Sequence[DraftRequest],
         trees: Sequence[DraftTree],
@@ -297,5 +298,5 @@ class DatastoreDrafter:
         left, alone = iter(trees), []  # find those that it is about
         for at, (request, count) in enumerate(zip(requests, counts, strict=True)):
             path = None if paths is None else [paths[at]]
-            alone.append((self._accept([request], list(islice(left, count)), [count], path, origin), [at]))
+            alone.append((self._scored([request], list(islice(left, count)), [count], path, origin), [at]))
         return _native.gather(alone, len(requests))

@@ -9,7 +9,7 @@ import numpy as np
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.parallel_texts import ParallelTexts
+from suffolk.datastore.request_texts import ParallelTexts
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffolk.datastore import _native
-from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.request_texts import ContextIndex
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options

@@ -35,7 +35,7 @@ class WaitPolicy:
         self._expected, self._share = Estimate(_EXPECTED), Estimate(_SHARE)
         self._saved = 0.0  # plain tokens for the next trial
 
-    def waits(self, pass_seconds: float) -> bool:
+    def should_wait(self, pass_seconds: float) -> bool:
         """Whether to wait in this step. ``pass_seconds``: the time of the target's plain pass; 0 if unknown."""
         if not pass_seconds or len(self._seconds) < _KNOWN:
             self.prefetches = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.checks import check_choice, check_keys
 from suffolk.serving.decoding.drafters.drafter_entry import resolve
 
 if TYPE_CHECKING:
@@ -81,11 +81,8 @@ HEADS = {
 
 def head_maker(name: str, options: Mapping[str, Any]) -> Callable[[Target], TrainableHead]:
     """A function that makes a head of a kind with ``options``. Raises InvalidArgument: the kind or an option is unknown."""
-    if name not in HEADS:
-        raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS))}")
-    known = [option.name for option in HEADS[name].options]
-    if unknown := sorted(options.keys() - set(known)):
-        raise InvalidArgument(f"head {name} has no option {unknown[0]}; it has {', '.join(known)}")
+    check_choice("head", name, HEADS)
+    check_keys(f"head {name}", options, [option.name for option in HEADS[name].options])
     return lambda target: resolve(HEADS[name].maker)(target, **options)
 
 

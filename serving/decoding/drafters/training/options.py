@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import ABOVE_0, Share, Within, check_fields
+from suffolk.datastore.settings import Share, Within, check_fields
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, Seed, Temperature
 
 CHANGEABLE = (

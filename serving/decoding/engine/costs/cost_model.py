@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Field, InvalidArgument
 
 _SWEEPS = 300
@@ -146,8 +147,7 @@ def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
     Raises:
         InvalidArgument: ``slots`` is not 1..MAX_ROWS, or a context is below 1 or leaves no room for the rows in ``limit`` tokens.
     """
-    if not 1 <= slots <= MAX_ROWS:
-        raise InvalidArgument(f"--slots is {slots}; it must be between 1 and {MAX_ROWS}")
+    check_range("--slots", slots, 1, MAX_ROWS)
     if limit is not None and limit <= SIZES[-1]:
         raise InvalidArgument(
             f"the model takes {limit} tokens, and 'suffolk profile' measures passes of {SIZES[-1]} rows after one token or more; "

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class DraftBudget:
-    """Limits of one draft for one request.
+    """What one draft for one request may cost, and the measured facts that decide whether it is worth that.
 
     Times are a request's share of a step, in seconds; 0 if not known.
 

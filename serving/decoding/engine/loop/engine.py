@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from suffolk.datastore.checks import whole_number
+from suffolk.datastore.checks import check_range, whole_number
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions, options_or_default
@@ -81,8 +81,7 @@ class Engine:
         slots, capacity, queue = (
             whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))
         )
-        if queue < 0:
-            raise InvalidArgument(Field("queue"), f" is {queue}; it must be 0 or more")
+        check_range("queue", queue, 0)
         if costs is not None and not isinstance(costs, CostModel):
             raise InvalidArgument(
                 Field("costs"), f" is of type {type(costs).__name__}; give a CostModel, as find_costs(...).costs is"

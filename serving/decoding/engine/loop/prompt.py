@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy.typing as npt
 from jinja2 import TemplateError
 
 from suffolk.datastore.context_query import Tokens
+from suffolk.datastore.duty_cycle import DutyCycle
 from suffolk.datastore.errors import Field, InvalidArgument
 
 if TYPE_CHECKING:
@@ -35,49 +34,7 @@ _PIECE = 1 << 15
 """Characters of a piece of a long text: some 20 ms."""
 _END = 8
 """Number of last tokens of a prompt on which the encoding of a continuation may depend."""
-
-
-class Turns:
-    """Costly work takes turns, and at most ``share`` of the time. So the step loop goes on beside it. Thread-safe.
-
-    After a turn of s seconds, the next one begins s * (1 / share - 1) seconds later at the earliest. A single caller waits for
-    nothing.
-    """
-
-    def __init__(
-        self,
-        share: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self._pause = 1 / share - 1
-        self._clock, self._sleep = clock, sleep
-        self._lock = threading.Lock()
-        self._free_at = 0.0
-
-    @contextmanager
-    def take(self, needed: bool = True) -> Iterator[None]:
-        """Wait for a turn, which the ``with`` block is. Without ``needed`` the block runs at once."""
-        if not needed:
-            yield
-            return
-        with self._lock:
-            begin = self._clock()
-            if self._free_at > begin:
-                self._sleep(self._free_at - begin)
-                begin = self._clock()
-            try:
-                yield
-            finally:
-                end = self._clock()
-                self._free_at = end + (end - begin) * self._pause
-
-    def busy(self) -> bool:
-        """Whether a turn is taken now, or waited for."""
-        return self._lock.locked()
-
-
-_LONG_TEXTS = Turns(0.5)
+_LONG_TEXTS = DutyCycle(0.5)
 """Texts of more than ``_SHORT`` characters take turns."""
 
 
@@ -233,7 +190,7 @@ def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
 
 
 def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
-    with _LONG_TEXTS.take(len(text) > _SHORT):
+    with _LONG_TEXTS.work() if len(text) > _SHORT else nullcontext():
         return list(tokenizer(text, add_special_tokens=special_tokens)["input_ids"])
 
 

@@ -90,7 +90,7 @@ class Slots:
         del self._left[slot]
         request.slot = slot
 
-    def waits(self, request: Request) -> bool:
+    def awaits_prefix(self, request: Request) -> bool:
         """Take over what can be taken over by now; returns whether the request still waits for rows that are being read."""
         leader = self._leaders.get(request.number)
         if leader is None:

@@ -110,7 +110,7 @@ class StepBatch:
         decoding = [each for each, kept in zip(requests, cached, strict=True) if _decodes(each, kept)]
         budget = PrefillBudget(self._pace.tokens(len(decoding)))
         for request, kept in zip(requests, cached, strict=True):
-            if not _decodes(request, kept) and not self._slots.waits(request):
+            if not _decodes(request, kept) and not self._slots.awaits_prefix(request):
                 begin = int(self._cache.lengths[request.slot])
                 pending = request.length - begin
                 if size := budget.take(pending):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceExhausted, SuffolkError
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.serving.decoding.engine.costs.cost_measurement import measure
@@ -61,10 +62,8 @@ class StepLoop:
             drafters: the loop calls them from one thread and leaves them open.
             costs: may be a ``Planner``, which is used as it is.
         """
-        if not 1 <= slots <= 1024:
-            raise InvalidArgument(Field("slots"), f" is {slots}; it must be between 1 and 1024")
-        if capacity < 2:
-            raise InvalidArgument(Field("capacity"), f" is {capacity}; it must be 2 or more")
+        check_range("slots", slots, 1, 1024)
+        check_range("capacity", capacity, 2)
         self.target = target
         self.cache = target.new_cache(slots, capacity)
         self.stats = LoopStats()
@@ -101,8 +100,7 @@ class StepLoop:
         if request.drafter and request.drafter not in self._names:
             known = ", ".join(sorted(self._names)) or "none"
             raise InvalidArgument(Field("drafter"), f" {request.drafter!r} is not loaded; loaded: {known}")
-        if not 1 <= request.max_nodes <= MAX_NODES:
-            raise InvalidArgument(Field("max_nodes"), f" is {request.max_nodes}; it must be between 1 and {MAX_NODES}")
+        check_range("max_nodes", request.max_nodes, 1, MAX_NODES)
         needed = rows_needed(request)
         if needed > self.cache.capacity:
             raise ResourceExhausted(

@@ -68,7 +68,7 @@ def verify(
         for request, rows in zip(requests, logits, strict=True)
     ]
     ready = [
-        at for at, request in enumerate(requests) if not request.reads_scored or _is_read(request, len(logits[at]))
+        at for at, request in enumerate(requests) if not request.reads_scored or _ends_prompt(request, len(logits[at]))
     ]
     rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
     outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
@@ -78,7 +78,7 @@ def verify(
     return [found.get(at) for at in range(len(requests))]
 
 
-def _is_read(request: Request, rows: int) -> bool:
+def _ends_prompt(request: Request, rows: int) -> bool:
     """Whether a chunk of ``rows`` tokens is the end of a prompt that is scored."""
     return len(request.prompt_log_probabilities) + rows == request.stats.prompt_tokens
 
@@ -118,7 +118,7 @@ def _verify(
         tokens = host[begin : begin + len(rows)]
         begin += len(rows)
         try:
-            outcomes.append(failed[at] if at in failed else _accept(request, proposal, rows, tokens))
+            outcomes.append(failed[at] if at in failed else _verify_one(request, proposal, rows, tokens))
         except SuffolkError as error:
             outcomes.append(error)
     return outcomes
@@ -130,7 +130,7 @@ def _sample(request: Request, proposal: Proposal, rows: torch.Tensor) -> torch.T
     return request.sampler.sample(rows, request.contexts(tree_of(proposal)))
 
 
-def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
+def _verify_one(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
     tree, settings = tree_of(proposal), request.settings
     if not len(tree):
         return _outcome(request, proposal, rows, sampled, _NO_NODES, int(sampled[0]))

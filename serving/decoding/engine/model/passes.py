@@ -12,8 +12,9 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from suffolk.datastore.checks import check_choice
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import Unsupported
 from suffolk.serving.decoding.engine.model.compiled_pass import CompiledPasses
 from suffolk.serving.decoding.engine.model.device_step import Drafts, SampleRows, Walks
 from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory
@@ -78,8 +79,7 @@ class Passes:
             Unsupported: ``captured`` or ``compiled``, and the model's passes of this kind fail or differ; or ``graph``, and the
                 model is not on CUDA.
         """
-        if kind not in KINDS:
-            raise InvalidArgument(f"passes are {kind!r}; they must be one of {', '.join(KINDS)}")
+        check_choice("passes", kind, KINDS)
         require_states(target, kind, layers)
         self._target, self._cache, self._asked, self._layers = target, cache, kind, tuple(layers)
         self._sample = sample

@@ -13,6 +13,7 @@ import torch
 from transformers.activations import ACT2CLS
 
 from suffolk.datastore import _native
+from suffolk.datastore.checks import check_choice
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.model.kv_cache import LayerShape, Shapes
@@ -44,8 +45,7 @@ _GELU_THREADS = 16_384
 
 def wants_bits(exact: str, dtype: torch.dtype, device: torch.device, accelerate: bool, shapes: Shapes) -> bool:
     """Whether a model's passes are to give the same bits. Raises InvalidArgument: ``exact`` is unknown, or impossible here."""
-    if exact not in EXACT:
-        raise InvalidArgument(Field("exact"), f" is {exact!r}; it must be one of {', '.join(EXACT)}")
+    check_choice("exact", exact, EXACT)
     element = ELEMENTS.get(dtype)
     able = accelerate and device.type == "cpu" and element is not None and _native.skinny_gemm_supports(element)
     if exact == "bits" and not able:

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from suffolk.datastore.checks import check_choice
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.files import expand
 from suffolk.datastore.hub import ADAPTER_FILE, adapter_base, cached_file, list_files, short_reason
@@ -111,8 +112,7 @@ def _device(name: str) -> torch.device:
 
 
 def _dtype(name: str) -> torch.dtype | None:
-    if name != "auto" and name not in DTYPES:
-        raise InvalidArgument(f"dtype {name!r} is unknown; use auto, {', '.join(DTYPES)}")
+    check_choice("dtype", name, ("auto", *DTYPES))
     return DTYPES.get(name)
 
 

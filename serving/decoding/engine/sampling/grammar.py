@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
+from suffolk.datastore.checks import check_choice
 from suffolk.datastore.errors import Field, InvalidArgument
 
 KINDS = ("json_object", "json_schema", "regex", "lark", "gbnf")
@@ -44,8 +45,7 @@ class Grammar:
     parts: tuple[Grammar, ...] = dataclass_field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidArgument(Field("grammar"), f".kind is {self.kind!r}; it must be one of {', '.join(KINDS)}")
+        check_choice("grammar", self.kind, KINDS, ".kind")
         if not isinstance(self.text, str):
             raise InvalidArgument(Field("grammar"), f".text is of type {type(self.text).__name__}; it must be a text")
         if len(self.text) > MAX_GRAMMAR:

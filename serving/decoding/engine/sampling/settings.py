@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-from suffolk.datastore.checks import listed, whole_number
+from suffolk.datastore.checks import ABOVE_0, listed, whole_number
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import ABOVE_0, Share, Within, check_fields
+from suffolk.datastore.settings import Share, Within, check_fields
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 
 Processor = Callable[[Any, Any], Any]
@@ -109,16 +109,12 @@ class SamplingSettings:
     processors: tuple[Processor, ...] = ()
     token_mask: TokenMask | None = None
     grammar: Grammar | None = None
-    verification: str = "match"
+    verification: Annotated[str, VERIFICATIONS] = "match"
     epsilon: Share = 0.3
     delta: Share = 0.09
     typical_floor: Floor = 0.0
 
     def __post_init__(self) -> None:
-        if self.verification not in VERIFICATIONS:
-            raise InvalidArgument(
-                Field("verification"), f" is {self.verification!r}; it must be one of {', '.join(VERIFICATIONS)}"
-            )
         if self.grammar is not None and not isinstance(self.grammar, Grammar):
             raise InvalidArgument(
                 Field("grammar"), f" is of type {type(self.grammar).__name__}; give a Grammar, or None (off)"

@@ -171,7 +171,7 @@ def test_drafters_by_name() -> None:
         InvalidArgument, match="drafter hybrid needs a datastore; open one .on the command line: --datastore"
     ):
         make_drafter("hybrid", VOCAB)
-    with pytest.raises(InvalidArgument, match="drafter 'magic' is unknown; use one of none, datastore"):
+    with pytest.raises(InvalidArgument, match="drafter is 'magic'; it must be one of none, datastore"):
         make_drafter("magic", VOCAB)
     single = make_drafter("datastore", VOCAB, store)  # a single source needs no list
     assert single is not None

@@ -277,7 +277,7 @@ def test_a_level_is_asked_for_what_it_is() -> None:
         with pytest.raises(InvalidArgument, match=f"level {name} is searched and has no model"):
             stacks.model(name)
     for name in ("exit-1", "draft-model"):
-        with pytest.raises(InvalidArgument, match=f"level {name} is no retrieval level; name one of prompt-lookup, "):
+        with pytest.raises(InvalidArgument, match=f"level is '{name}'.*; it must be one of prompt-lookup, "):
             stacks.sources(name)
 
 

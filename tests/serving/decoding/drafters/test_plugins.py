@@ -117,5 +117,5 @@ def test_a_loader_that_fails_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     )
     with pytest.raises(Unsupported, match="drafter mine of package m7 1.0: m7:load failed: ZeroDivisionError"):
         make_drafter("mine", 100)
-    with pytest.raises(InvalidArgument, match="drafter 'other' is unknown; use one of none, datastore, .*, mine"):
+    with pytest.raises(InvalidArgument, match="drafter is 'other'.*; it must be one of none, datastore, .*, mine"):
         find("other")

@@ -54,7 +54,7 @@ def test_all_but_searching_drafters_are_networks() -> None:
 
 
 def test_an_unknown_drafter_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="drafter 'magic' is unknown; use one of none, datastore, prompt-lookup"):
+    with pytest.raises(InvalidArgument, match="drafter is 'magic'; it must be one of none, datastore, prompt-lookup"):
         find("magic")
 
 

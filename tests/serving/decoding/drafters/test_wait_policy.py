@@ -11,7 +11,7 @@ def steps(policy: WaitPolicy, count: int, seconds: float, promised: float = 1.0,
     """Count the steps in which the policy waits, with passes of one second and calls of ``seconds``."""
     waited = 0
     for _ in range(count):
-        waits = policy.waits(1.0)
+        waits = policy.should_wait(1.0)
         waited += waits
         if waits:
             policy.learn_call(seconds)
@@ -43,7 +43,7 @@ def test_one_slow_call_or_seven_do_not_make_it_far() -> None:
     steps(policy, 50, 0.01)
     for _ in range(7):
         policy.learn_call(3.0)
-    assert policy.waits(1.0)
+    assert policy.should_wait(1.0)
 
 
 @pytest.mark.parametrize("promised", [0.5, 1.0, 3.0])
@@ -51,12 +51,12 @@ def test_what_stalls_is_waited_for_three_times_more_at_most_and_again_once_it_an
     policy = WaitPolicy()
     steps(policy, 100, 0.02, promised)
     missed = 0
-    while policy.waits(1.0):
+    while policy.should_wait(1.0):
         policy.learn_timeout(1 / 3)
         missed += 1
     assert missed <= 3
     policy.learn_call(0.03)  # what was asked ahead came in that time
-    assert policy.waits(1.0)
+    assert policy.should_wait(1.0)
 
 
 def test_what_comes_nearer_is_waited_for_again() -> None:
@@ -69,7 +69,7 @@ def test_what_comes_nearer_is_waited_for_again() -> None:
     assert policy.prefetches
     for _ in range(8):
         policy.learn_call(0.02)  # what was asked ahead came in that time
-    assert policy.waits(1.0)
+    assert policy.should_wait(1.0)
 
 
 def test_foreseen_drafts_that_are_hardly_less_are_enough() -> None:
@@ -84,8 +84,8 @@ def test_foreseen_drafts_that_are_hardly_less_are_enough() -> None:
 
 def test_it_waits_where_the_time_of_a_pass_is_not_known_and_until_calls_are_timed() -> None:
     policy = WaitPolicy()
-    assert all(policy.waits(1.0) for _ in range(10))
+    assert all(policy.should_wait(1.0) for _ in range(10))
     for _ in range(8):
         policy.learn_call(100.0)
-    assert policy.waits(0.0)
-    assert not policy.waits(1.0)
+    assert policy.should_wait(0.0)
+    assert not policy.should_wait(1.0)

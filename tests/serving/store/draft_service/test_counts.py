@@ -91,7 +91,7 @@ def test_the_deadline_is_checked_within_a_tree() -> None:
     [
         (paths([1, 2], [1, -1]), "parents: a node of tree 0 precedes its parent; put parents first"),
         (paths([1], [-2]), "parents: a node of tree 0 precedes its parent"),
-        (paths([1] * 65, [*range(-1, 64)]), "max_depth is 65; it must be in 1..64"),
+        (paths([1] * 65, [*range(-1, 64)]), "max_depth is 65; it must be between 1 and 64"),
         (paths([1] * 65_537, [-1] * 65_537), "tokens: the trees has 65537 nodes; the limit is 65536; split it"),
         ({**paths([1], [-1]), "sizes": pack_sizes([1, 0])}, "sizes: 2 trees for 1 contexts; give one for each context"),
         ({**paths([1], [-1]), "sizes": pack_sizes([2])}, "tokens has 1 entries"),

@@ -122,7 +122,7 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; input should be an object"),
         (
             {"contexts": [[1]], "depth": 3},
-            "depth: unknown key; the keys are datastore, datastores, contexts, text, group, scope, max_match",
+            "depth: unknown key (did you mean max_depth?); the keys are datastore, datastores, contexts, text, group, scope",
         ),
     ],
 )
@@ -243,7 +243,7 @@ def test_connections_are_bounded(server: DraftServer, monkeypatch: pytest.Monkey
         held.append(connection)
     assert ask(server, "GET", "/livez")[0] == 200  # in the place of the first one
     held.append(socket.create_connection(address, HANG))
-    monkeypatch.setattr(LimitedProtocol, "waits", lambda connection: False)
+    monkeypatch.setattr(LimitedProtocol, "is_idle", lambda connection: False)
     reply = raw(server, b"")
     assert reply.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 1" in reply

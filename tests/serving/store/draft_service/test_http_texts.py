@@ -113,8 +113,12 @@ def test_occurrences_have_texts(server: DraftServer) -> None:
         ("/v1/occurrences", {}, "tokens: give either tokens or text"),
         ("/v1/occurrences", {"tokens": [1], "text": "a"}, "tokens: give either tokens or text"),
         ("/v1/occurrences", {"text": "a" * 65}, "a pattern of 65 tokens; it must have 1 to 64"),
-        ("/v1/occurrences", {"tokens": [1], "limit": 1 << 70}, "limit is 1180591620717411303424; it must be in 0..64"),
-        ("/v1/occurrences", {"tokens": [1], "before": -1}, "before is -1; it must be in 0..256"),
+        (
+            "/v1/occurrences",
+            {"tokens": [1], "limit": 1 << 70},
+            "limit is 1180591620717411303424; it must be between 0 and 64",
+        ),
+        ("/v1/occurrences", {"tokens": [1], "before": -1}, "before is -1; it must be between 0 and 256"),
     ],
 )
 def test_limits(path: str, body: dict[str, Any], text: str, server: DraftServer) -> None:

@@ -89,7 +89,7 @@ def test_http_names_several(stores: dict[str, Datastore], server: DraftServer) -
         ("code,default/code", InvalidArgument, "'code' is named twice"),
         ("code,a/b/c", InvalidArgument, "malformed URL"),
         ("code,", InvalidArgument, "a name is empty"),
-        ("code:0,wiki", InvalidArgument, "weight is 0; it must be a whole number of 1 to 16"),
+        ("code:0,wiki", InvalidArgument, "weight is 0; it must be between 1 and 16"),
         ("code:x,wiki", InvalidArgument, "weight 'x' is not a whole number; write NAME:WEIGHT,NAME"),
         (",".join(f"n{number}" for number in range(17)), InvalidArgument, "17 datastores; a query searches 1 to 16"),
     ],

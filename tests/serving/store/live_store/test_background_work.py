@@ -10,7 +10,7 @@ from suffolk.build_index.delete import delete
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.manifest import writer_lock
 from suffolk.serving.store.live_store import published_files
-from suffolk.serving.store.live_store.maintenance import MaintenanceThread
+from suffolk.serving.store.live_store.maintenance import KEEP_SECONDS
 from suffolk.serving.store.live_store.store import LiveStore
 from tests.serving.store.live_store.conftest import OpenStore
 from tests.serving.store.live_store.test_live_bounds import first_tokens, without_keeper
@@ -145,21 +145,23 @@ def test_only_groups_with_documents_are_remembered(open_store: OpenStore) -> Non
     assert len(store._bounds._used) == 2
 
 
-def test_any_error_is_kept_and_the_thread_goes_on() -> None:
-    calls, relieved, errors = [], [], []
-    made = threading.Event()
+def test_any_error_is_kept_and_work_is_tried_again_later(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maintenance, now = without_keeper(open_store())._maintenance, [0.0]
+    worked, relieved = list[float](), list[float]()
 
     def work() -> None:
-        made.wait()
-        calls.append(len(relieved))
-        errors.append(keeper.error)
-        if len(calls) < 5:
+        worked.append(now[0])
+        if len(worked) < 5:
             raise MemoryError
 
-    keeper = MaintenanceThread(work, 0.001, lambda: relieved.append(True))
-    made.set()
-    until(lambda: len(calls) >= 5)
-    until(lambda: keeper.error is None)
-    keeper.close()
-    assert errors[:5] == [None, *["MemoryError"] * 4]
-    assert calls[:5] == [0, 1, 3, 7, 15]  # a failed call is repeated after 1, 2, 4 and 8 rounds
+    monkeypatch.setattr("suffolk.serving.store.live_store.maintenance.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(maintenance, "work", work)
+    monkeypatch.setattr(maintenance, "relieve", lambda: relieved.append(now[0]))
+    while now[0] < 8.0:
+        maintenance.round()
+        assert maintenance.error == ("MemoryError" if len(worked) < 5 else None)
+        now[0] += KEEP_SECONDS
+    assert worked[:6] == [0.0, 0.5, 1.5, 3.5, 7.5, 8.0][: len(worked)]
+    assert sorted(worked + relieved) == [KEEP_SECONDS * number for number in range(16)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,7 @@ def test_no_document_outlives_its_time_by_much(
 def test_facts_for_remote_readers_name_no_path(open_store: OpenStore) -> None:
     store = without_keeper(open_store())
     store._writer.log._fail("it cannot be flushed")
-    store._maintenance_thread.error = f"another process is writing to {store.path}; wait"
+    store._maintenance.error = f"another process is writing to {store.path}; wait"
     stats = store.stats()
     assert stats.background_error == "another process is writing to store; wait"
     assert str(stats.log_failure).startswith("store/live/log/")
@@ -200,12 +201,12 @@ def test_a_flush_that_another_writer_hinders_is_tried_again(open_store: OpenStor
     with writer_lock(store.path):
         store.append([1] * 10)
         while store.stats().background_error is None:
-            store._maintenance_thread._stopped.wait(0.01)
+            time.sleep(0.01)
         assert "another process is writing" in str(store.stats().background_error)
         assert store.stats().log_files == 1
         assert store.append([2]).sequence == 2
     while store.generation == 0 or store.stats().background_error is not None:
-        store._maintenance_thread._stopped.wait(0.01)
+        time.sleep(0.01)
     assert first_tokens(store) == [1, 2]
 
 
@@ -214,7 +215,7 @@ def test_the_thread_works_when_a_bound_is_passed(open_store: OpenStore) -> None:
     for number in range(20):
         store.append([number] * 10)
     while store.stats().tokens > 50:
-        store._maintenance_thread._stopped.wait(0.01)
+        time.sleep(0.01)
     assert first_tokens(store)[-1] == 19
 
 

@@ -40,7 +40,7 @@ def test_another_leader_while_the_documents_are_listed(tmp_path: Path, monkeypat
 
 def test_a_copy_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "ASK_SECONDS", 0.0)
-    monkeypatch.setattr(follower.Follower, "_run", lambda _: None)
+    monkeypatch.setattr(follower.Follower, "_decide", lambda _: None)
     with make_replica(tmp_path / "chat") as store, serving({"chat": store}) as server:
         peers = [Peer(f"grpc://{server.listening[0]}", "chat") for _ in "ab"]
         status, may_answer = peers[0].status, threading.Event()

@@ -98,7 +98,7 @@ def test_only_kept_generations_and_their_segments_stay(
     monkeypatch.setattr(prune, "STRAY_SECONDS", -1.0)
     assert push(store, folder, keep=1).removed_files == 2
     assert set(stray.sizes(SEGMENTS_NAME)) == {read_manifest(store).segments[0].name, "notes.txt"}
-    with pytest.raises(InvalidArgument, match="keep: 0 is not allowed; give 1 or more"):
+    with pytest.raises(InvalidArgument, match="keep is 0; it must be 1 or more"):
         push(store, folder, keep=0)
 
 

@@ -222,7 +222,7 @@ def test_items_become_messages() -> None:
         ({"text": {"type": "json_object"}}, "text.type", "did you mean format?"),
         ({"text": {"format": {"type": "json_schema", "json_schema": {}}}}, "text.format.json_schema", "mean schema?"),
         ({"reasoning": {"efort": "low"}}, "reasoning.efort", "did you mean effort?"),
-        ({"input": []}, "input", "1..1024"),
+        ({"input": []}, "input", "between 1 and 1024"),
     ],
 )
 def test_what_is_not_supported_is_refused(

@@ -196,5 +196,5 @@ def test_the_format_is_that_of_the_template(template: object, name: str) -> None
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="tool format 'xml' is unknown; it must be one of auto, hermes, mistral"):
+    with pytest.raises(InvalidArgument, match="tool_format is 'xml'; it must be one of auto, hermes, mistral"):
         find_format(None, "xml")

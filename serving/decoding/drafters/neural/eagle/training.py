@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from suffolk.datastore.checks import number
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.checks import check_range, number
+from suffolk.datastore.errors import Unsupported
 from suffolk.serving.decoding.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.decoding.drafters.neural.eagle.layer import causal
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
@@ -37,8 +37,7 @@ class TrainableEagleHead(EagleHead):
     def __init__(self, config: EagleConfig, shared: SharedEmbeddings, noise: float = 0.2) -> None:
         """As ``EagleHead``. Raises InvalidArgument for ``noise`` outside 0..10."""
         super().__init__(config, shared)
-        if not 0 <= number("noise", noise) <= 10:
-            raise InvalidArgument(f"noise is {noise}; it must be between 0 and 10")
+        check_range("noise", number("noise", noise), 0, 10)
         self.noise = noise
 
     @torch.no_grad()

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.checks import ABOVE_0, check_range
+from suffolk.datastore.errors import InvalidArgument
 
 
 def typical_path(
@@ -39,8 +40,7 @@ def typical_path(
         InvalidArgument: ``epsilon`` or ``delta`` is out of its range, or ``probabilities`` has another number of rows.
     """
     for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if not 0.0 < value <= 1.0:
-            raise InvalidArgument(Field(name), f" is {value}; it must be above 0 and at most 1")
+        check_range(name, value, ABOVE_0, 1)
     if probabilities.ndim != 2 or len(probabilities) != len(tokens) + 1:
         raise InvalidArgument(
             f"probabilities has shape {tuple(probabilities.shape)}; a tree of {len(tokens)} nodes needs {len(tokens) + 1} rows"

@@ -166,8 +166,8 @@ def test_batches_count_by_their_tokens_when_they_are_added_up(model: str, tmp_pa
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"head": "medusa"}, "head 'medusa' is unknown; use .*linear"),
-        ({"head_options": {"width": 3}}, "head linear has no option width"),
+        ({"head": "medusa"}, "head is 'medusa'; it must be one of .*linear"),
+        ({"head_options": {"width": 3}}, "head linear: unknown key 'width'"),
         ({"window": 5000}, "window is 5000; model .* takes 4096 tokens"),
     ],
 )

@@ -22,13 +22,13 @@ STREAM = "/v1/append_stream?datastore=chat"
 @pytest.mark.parametrize(
     ("method", "path", "body", "text"),
     [
-        ("POST", f"{STREAM}&groups=g", LINES, "groups: unknown key of the query; the keys are datastore, group"),
+        ("POST", f"{STREAM}&groups=g", LINES, "groups: unknown key of the query (did you mean group?); the keys are datastore,"),
         ("POST", f"{STREAM}&group=g&replace=true", LINES, "replace: unknown key of the query"),
         ("POST", f"{STREAM}&group=g&group=h", LINES, "group: it is twice in the query; give it once"),
         ("POST", "/v1/append?group=g", BODY, "group: unknown key of the query; the keys are in the body"),
         ("GET", "/v1/document?datastore=chat&name=a", None, "name: unknown key of the query; the keys are datastore, id"),
         ("GET", "/v1/stats?datastore=chat&groups=g", None, "groups: unknown key of the query"),
-        ("GET", "/v1/tokenizer?store=chat", None, "store: unknown key of the query; the keys are datastore"),
+        ("GET", "/v1/tokenizer?store=chat", None, "store: unknown key of the query (did you mean datastore?); the keys are"),
         ("GET", "/v1/info?datastore=chat", None, "datastore: unknown key of the query"),
     ],
 )  # fmt: skip

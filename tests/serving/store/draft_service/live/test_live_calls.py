@@ -157,7 +157,7 @@ def test_http_twins(server: DraftServer, store: LiveStore) -> None:
         ("delete", {"datastore": "chat", "group": "g"}, 404, "group"),
         ("delete", {"datastore": "chat", "group": "g", "ids": ["a"]}, 400, "group is given with ids or where"),
         ("flush", {"datastore": "team/ids"}, 501, "takes no documents"),
-        ("flush", {"store": "chat"}, 400, "store: unknown key; the keys are datastore"),
+        ("flush", {"store": "chat"}, 400, "store: unknown key (did you mean datastore?); the keys are datastore"),
         (
             "draft",
             {"datastore": "team/ids", "contexts": [[1]], "group": "g"},

@@ -1,4 +1,4 @@
-"""Costly work takes turns."""
+"""Costly work runs one piece at a time, for its share of the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from suffolk.serving.decoding.engine.loop.prompt import Turns
+from suffolk.datastore.duty_cycle import DutyCycle
 
 
 def test_work_takes_its_share_of_the_time() -> None:
@@ -16,27 +16,24 @@ def test_work_takes_its_share_of_the_time() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    turns = Turns(0.1, lambda: now[0], sleep)
+    cycle = DutyCycle(0.1, lambda: now[0], sleep)
     for _ in range(10):
-        with turns.take():
-            assert turns.busy()
+        with cycle.work():
             now[0] += 1.0
-        with turns.take(needed=False):
-            assert not turns.busy()
     assert now[0] == pytest.approx(91.0)
     assert slept == pytest.approx([9.0] * 9)
     now[0] += 100.0
-    with turns.take():
+    with cycle.work():
         pass
     assert len(slept) == 9  # a single caller waits for nothing
 
 
 def test_one_thread_at_a_time_and_errors_free_the_turn() -> None:
-    turns, inside, most = Turns(1.0), [0], [0]
+    cycle, inside, most = DutyCycle(1.0), [0], [0]
 
     def work() -> None:
         for _ in range(50):
-            with turns.take():
+            with cycle.work():
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 inside[0] -= 1
@@ -47,6 +44,7 @@ def test_one_thread_at_a_time_and_errors_free_the_turn() -> None:
     for thread in threads:
         thread.join()
     assert most == [1]
-    with pytest.raises(KeyError), turns.take():
+    with pytest.raises(KeyError), cycle.work():
         raise KeyError
-    assert not turns.busy()
+    with cycle.work():
+        pass

@@ -1,4 +1,4 @@
-"""Prompt lookup: searches the context of one request as if it were a datastore."""
+"""Searches texts of requests as if they were a datastore: that of one request, or those that answer one prompt together."""
 
 from __future__ import annotations
 
@@ -55,3 +55,47 @@ class ContextIndex:
             InvalidArgument: bounds out of range.
         """
         return _native.draft_contexts([self.native], max_match, min_match, max_depth, [max_nodes], self._source)[0]
+
+
+class ParallelTexts:
+    """Texts that grow at their ends, each under a number. A draft for one of them is what followed its ending in the others.
+
+    Not thread-safe. A draft takes one pass over all texts.
+    """
+
+    def __init__(self, vocab_size: int, source: int = RETRIEVED) -> None:
+        """``source``: the bit that this object sets in ``DraftTree.sources`` of every node that it drafts."""
+        self._source = source
+        self._native = _native.ParallelTexts(vocab_size)
+
+    def __len__(self) -> int:
+        """The number of texts that have been followed and not removed."""
+        return self._native.size
+
+    def follow(self, number: int, ids: Tokens) -> None:
+        """Change a text, which begins empty, to one of which it is the beginning, or to a beginning of it.
+
+        Raises:
+            InvalidArgument: a new id is outside the vocabulary; no token is added.
+        """
+        self._native.follow(number, ids)
+
+    def remove(self, number: int) -> None:
+        """Forget a text, if there is one."""
+        self._native.remove(number)
+
+    def draft(
+        self,
+        number: int,
+        context: Tokens,
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int = 64,
+    ) -> DraftTree:
+        """The continuations of the longest suffix of ``context`` in all texts but that of ``number``, with exact counts.
+
+        Raises:
+            InvalidArgument: an id outside of the vocabulary, or bounds out of range.
+        """
+        return self._native.draft(number, context, max_match, min_match, max_depth, max_nodes, self._source)[0]

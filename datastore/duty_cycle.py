@@ -1,0 +1,40 @@
+"""A limit on the share of the time that costly work takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class DutyCycle:
+    """Lets costly work run one piece at a time, and at most ``share`` of the time. So others go on beside it. Thread-safe.
+
+    After a piece of s seconds, the next one begins s * (1 / share - 1) seconds later at the earliest. A single caller waits for
+    nothing.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._pause = 1 / share - 1
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Wait until work may run, which is the ``with`` block."""
+        with self._lock:
+            if (wait := self._free_at - self._clock()) > 0:
+                self._sleep(wait)
+            begin = self._clock()
+            try:
+                yield
+            finally:
+                end = self._clock()
+                self._free_at = end + (end - begin) * self._pause
