@@ -33,13 +33,16 @@ class Prompt:
     text: str = ""
 
 
-def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int) -> list[Prompt]:
+def load_prompts(
+    paths: Sequence[Path], style: str, limit: int | None, seed: int, noun: str = "prompts"
+) -> list[Prompt]:
     """Load the prompts of files, and of all .jsonl files in folders.
 
     ``limit`` takes a random sample of at most ``limit`` rows from each file, in order.
 
     A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style
     "prefill" the answer begins with the row's prefill. With "both", rows with a prefill run in both styles.
+    ``noun`` names the rows in errors.
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
@@ -50,15 +53,15 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
     if limit is not None:
         check_range("limit", limit, 1)
     prompts: list[Prompt] = []
-    for path in _files(paths):
-        rows = _rows(path)
+    for path in _files(paths, noun):
+        rows = _rows(path, noun)
         if limit is not None and limit < len(rows):
             picked = np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False))
             rows = [rows[place] for place in picked]
         for number, row in rows:
             prompts += _prompts(row, path, number, style)
     if not prompts:
-        raise InvalidArgument(f"no prompts in {', '.join(map(str, paths))}; give .jsonl files with one object a line")
+        raise InvalidArgument(f"no {noun} in {', '.join(map(str, paths))}; give .jsonl files with one object a line")
     return prompts
 
 
@@ -133,21 +136,21 @@ def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
     return list(tokenizer(head + prompt.text, add_special_tokens=False)["input_ids"])
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def _files(paths: Sequence[Path], noun: str = "prompts") -> list[Path]:
     files: list[Path] = []
     for path in paths:
         found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
         if not found:
-            raise NotFound(f"prompts {path}: the folder has no .jsonl file")
+            raise NotFound(f"{noun} {path}: the folder has no .jsonl file")
         files += found
     return files
 
 
-def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+def _rows(path: Path, noun: str = "prompts") -> list[tuple[int, dict[str, Any]]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise NotFound(f"prompts {path}: {error.strerror}; name a .jsonl file or a folder of them") from error
+        raise NotFound(f"{noun} {path}: {error.strerror}; name a .jsonl file or a folder of them") from error
     rows = []
     for number, line in enumerate(_text(path, data).splitlines(), 1):
         if line.strip():

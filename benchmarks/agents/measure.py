@@ -136,7 +136,7 @@ def _first_tasks(options: AgentOptions) -> dict[str, _Task]:
     if options.files:
         texts = source_files(options.files, options.limit, options.lines, seed)
         return {name: _Task.of(EDITS[0], text) for name, text in texts.items()}
-    prompts = load_prompts(options.tasks, "chat", options.limit, seed)
+    prompts = load_prompts(options.tasks, "chat", options.limit, seed, "tasks")
     if plain := [each.name for each in prompts if not each.messages]:
         raise InvalidArgument(Field("tasks"), f": the prompt {plain[0]!r} has no messages, which hold the file to edit")
     return {each.name: _Task(each, _last_block(each.messages[-1]["content"])) for each in prompts}

@@ -52,9 +52,11 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, TimeoutError, ray.exceptions.RayError, ValueError) as error:
+        none_runs = address == "auto" and isinstance(error, ConnectionError)  # Ray's advice is for its own interface
+        problem = "no cluster runs here" if none_runs else f"no cluster can be joined ({short(error)})"
         raise Unavailable(
             Field("ray"),
-            f": {address}: no cluster can be joined ({short(error)}); run 'ray start --head' on one machine, and "
+            f": {address}: {problem}; run 'ray start --head' on one machine, and "
             "'ray start --address=HEAD:6379' on each other one, this one included",
         ) from error
     except RuntimeError as error:  # Ray raises it if versions differ

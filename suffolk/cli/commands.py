@@ -98,7 +98,9 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         if len(words) > 1:
             near = nearest(words[1], [name.split()[1] for name in group]) or f"; use {', '.join(group)}"
             raise InvalidArgument(f"unknown command {' '.join(words[:2])}{near}")
-        raise InvalidArgument(f"{words[0]} needs one of its commands: {', '.join(group)}")
+        raise InvalidArgument(
+            f"{words[0]} needs one of its commands: {', '.join(group)}; see 'suffolk {words[0]} --help'"
+        )
     raise InvalidArgument(f"unknown command {words[0]}{nearest(words[0], COMMANDS)}; see 'suffolk --help'")
 
 
@@ -126,7 +128,7 @@ def overview(words: Sequence[str]) -> str | None:
     first = words[0] if words else "--help"
     if first in ("-h", "--help"):
         return _overview("suffolk COMMAND", DESCRIPTION, list(COMMANDS), EXAMPLES)
-    if _group(first) and words[1:2] in ([], ["-h"], ["--help"]):
+    if _group(first) and words[1:2] in (["-h"], ["--help"]):
         package = importlib.import_module(f"suffolk.cli.{first}")
         return _overview(
             f"suffolk {first} COMMAND", package.__doc__ or "", _group(first), getattr(package, "EXAMPLES", "")

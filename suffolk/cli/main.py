@@ -36,7 +36,9 @@ def _run_installed(words: Sequence[str]) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    if words[:1] == ["--version"]:
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if words[:1] in (["--version"], ["version"]):
         print(f"suffolk {__version__}")
         return 0
     listed = overview(words)

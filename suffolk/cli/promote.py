@@ -64,6 +64,10 @@ def run(options: Options) -> int:
 
 def _shards(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """The URLs of the copies of each shard."""
+    if odd := next((text for text in texts if "://" not in text and not names_several(text)), ""):
+        raise InvalidArgument(
+            f"{odd}: neither a URL nor a topology file; give grpc://HOST:PORT/NAME, or a file whose name ends with .json"
+        )
     if not any(names_several(text) for text in texts):
         return [tuple(texts)]
     topologies = [parse_address(text).topology for text in texts]

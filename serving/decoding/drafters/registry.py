@@ -6,6 +6,7 @@ entry. Other packages add drafters through entry points (``plugins.py``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from suffolk.datastore.checks import unknown
@@ -154,16 +155,16 @@ def names() -> tuple[str, ...]:
     return (*BUILT_IN, *plugins.names(BUILT_IN))
 
 
-def find(name: str) -> DrafterEntry:
+def find(name: str, others: Sequence[str] = ()) -> DrafterEntry:
     """The entry of the drafter called ``name``. Imports its package if the drafter is a plugin.
 
     Raises:
-        InvalidArgument: no drafter has this name.
+        InvalidArgument: no drafter has this name. The message lists ``others`` too, which the caller makes itself.
         Unsupported: the plugin cannot be loaded (``plugins.load``).
     """
     if entry := BUILT_IN.get(name) or plugins.load(name, BUILT_IN):
         return entry
-    raise unknown("drafter", name, (NONE, *names()))
+    raise unknown("drafter", name, (NONE, *names(), *others))
 
 
 def known() -> list[DrafterEntry]:

@@ -14,13 +14,16 @@ from suffolk.datastore.errors import InvalidArgument
 
 _REMARK = re.compile(r"^((?:\w+=\S+ )*suffolk .*?\S +) {2}(?=[^#\s])")
 """A command, and the gap before its remark."""
+_VALUE_OF_SWITCH = re.compile(r"argument (\S+): ignored explicit argument (.*)")
+"""The message of argparse for --json=1."""
 
 
 class Parser(argparse.ArgumentParser):
     """A parser with one-line errors. Its caller handles --help."""
 
     def error(self, message: str) -> NoReturn:
-        raise InvalidArgument(f"{' '.join(message.split())}; see '{self.prog} --help'")
+        message = _VALUE_OF_SWITCH.sub(r"\1 takes no value, such as \2; leave it out", " ".join(message.split()))
+        raise InvalidArgument(f"{message}; see '{self.prog} --help'")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
