@@ -8,7 +8,7 @@ from typing import Any
 
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 """First bytes. Other files may begin as streams, too."""
-STREAM_ENDING = ".arrow"
+STREAM_ENDINGS = (".arrow", ".arrows", ".ipc", ".feather")
 _END = STREAM + bytes(4)
 """The end mark of a stream. Writers may leave it out, and without it a stream that was cut between two batches looks whole."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from suffolk.build_index.arrow_file import FILE, STREAM, STREAM_ENDING
+from suffolk.build_index.arrow_file import FILE, STREAM, STREAM_ENDINGS
 from suffolk.build_index.documents import REPLACEMENT, holds_content, no_content
 from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.input_file import find_packing, unpack_start, without_ending
+from suffolk.build_index.one_object import SAMPLE_RECORDS, are_texts, closed, is_record, object_problem
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import array_elements
 from suffolk.build_index.read_parquet import unread_table
@@ -25,9 +25,6 @@ ASCII_SHARE = 3 / 4
 """Part of the characters of a UTF-16 text without a byte order mark that shows its form."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
-SAMPLE_RECORDS = 20
-TEXT_CHARACTERS = 40
-"""Mean length of the texts of an array. An array of shorter ones is one document: names in a file of settings."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
 """Kinds of files that are read by name even if they do not begin as they should. The reader names what is wrong."""
@@ -38,6 +35,8 @@ UNREAD = {
     BOM_UTF16_LE: "UTF-16 text (convert it to UTF-8)",
     BOM_UTF16_BE: "UTF-16 text (convert it to UTF-8)",
     BOM_UTF32_BE: "UTF-32 text (convert it to UTF-8)",
+    b"PARE": "encrypted Parquet file (decrypt it)",
+    b"\x1f\x9d": "compress stream (unpack it)",
     b"PK\x03\x04": "zip archive (unpack it)",
     b"7z\xbc\xaf\x27\x1c": "7z archive (unpack it)",
     b"\x04\x22\x4d\x18": "lz4 stream (unpack it)",
@@ -46,8 +45,15 @@ UNREAD = {
 """First bytes -> why a file with them is not read."""
 NO_TEXT = "JSON records without a text (see --text-field and --records)"
 TAR = (257, b"ustar")
-_LIST = re.compile(r'"([^"\\]*)"\s*:\s*\[\s*(?=\{)')
-"""The name of a field that holds a list of objects."""
+EMPTY, DESCRIPTION = NO_TEXT_AT_ALL = ("empty", "description of a data set")
+"""Reasons why a file is not read that has no text."""
+DESCRIPTIONS = {
+    "state.json": "_fingerprint",
+    "dataset_info.json": "features",
+    "dataset_dict.json": "splits",
+    "dataset_infos.json": "features",
+}
+"""Files that ``datasets`` writes beside its data, and a name in each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
             break
     form = form or _by_name(without_ending(path))
     if not head:
-        return replace(form, problem="empty")
+        return replace(form, problem=EMPTY)
     if packing and form.kind in (*NAMED_KINDS.values(), "arrow"):
         return Form("", problem=f"compressed {form.kind} file (unpack it)")
     if form.kind in ("parquet", "arrow"):
@@ -104,7 +110,7 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     name = without_ending(path)
     if data.startswith(LFS_POINTER):
         return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")
-    is_stream = data.startswith(STREAM) and name.endswith(STREAM_ENDING)
+    is_stream = data.startswith(STREAM) and name.endswith(STREAM_ENDINGS)
     magic_kind = "arrow" if is_stream else next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
     kind = magic_kind or _by_name(name).kind
     if magic_kind or kind == "bin":  # token ids may begin with any bytes
@@ -117,42 +123,40 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form("", problem="tar archive (unpack it)")
     if b"\0" in (start := data[:BINARY_BYTES]):
         if data.startswith(STREAM):
-            return Form("", problem=f"binary, or an Arrow stream whose name lacks {STREAM_ENDING}")
+            return Form("", problem=f"binary, or an Arrow stream whose name lacks {STREAM_ENDINGS[0]}")
         return Form("", problem=UNREAD[BOM_UTF16_LE] if _is_utf16(start) else "binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
         return Form("", problem="bytes that are not UTF-8 (convert text to UTF-8)")
+    if f'"{DESCRIPTIONS.get(name.rpartition("/")[2])}"' in text:
+        return Form("", problem=DESCRIPTION)
     is_array = text[:1] == "["
     starts = ("{", "[", '"') if name.endswith(".json") else ("{", "[")  # of elements; ["a"] may begin a text
     if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in starts):
         return Form(kind)
-    series: list[Any] = []
     found = _elements(text[1:]) if is_array else _records_of_lines(text, whole)
-    if found == [None]:
-        series = _elements(f"{text}\n")  # objects one after the other may take several lines each
-        is_array, found = len(series) > 1, series if len(series) > 1 else found
-    undecided = not whole and (not found or (found == [None] and not series))
+    series = _series(text) if found == [None] else []  # objects after each other may take several lines each
+    found = series or found
+    undecided = not whole and found in ([], [None])
     if undecided and len(data) < MORE_BYTES:
         return None
+    is_lone = len(found) == 1 and isinstance(found[0], dict)
     holds = any(holds_content(record, options) for record in found)
-    if not holds and (command := file_command(found if text[0] == "[" else series or found, text[0] == "[")):
+    if is_lone and not is_array:
+        holds = holds and is_record(found[0], options, bool(series))
+    if not holds and (command := file_command(found, is_array)):
         return Form("", problem=f"JSON of conversations in another form (jq -c '{command}' writes them as lines)")
-    alone = len(found) == 1 and not holds and not isinstance(found[0], list)
-    if names := _names_of_records((series or found)[0], text, options) if alone else ():
-        each = "array of an object" if is_array else "object"
-        path = ".[]" * is_array + "".join(f"[{json.dumps(name)}]" for name in names)
-        path = f"{path if is_array else '.' + path}[]"
-        field = ".".join(names)
-        return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
+    lone = found[0] if is_lone else closed(text) if undecided and not is_array else None
+    if not holds and (problem := object_problem(lone, options, is_array)):
+        return Form("", problem=problem)
     if found and is_array and all(isinstance(record, str) for record in found):
-        are_texts = holds and (options.records == "text" or sum(map(len, found)) >= TEXT_CHARACTERS * len(found))
-        return Form("array" if are_texts else kind)
+        return Form("array" if holds and (options.records == "text" or are_texts(found)) else kind)
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
     if holds:
-        return Form("array" if is_array else "lines")
-    if kind != "lines" and text[0] == "{" and len(found) == 1:
+        return Form("array" if is_array or series else "lines")
+    if kind != "lines" and is_lone and not is_array:
         return Form(kind)  # one object, such as a file of settings
     is_source = kind == "text" and not packed
     return Form(kind, problem="" if is_source else NO_TEXT, lacks=no_content(f"{path}:1", options, found[0]))
@@ -171,24 +175,11 @@ def _elements(text: str) -> list[Any]:
     return [record for start, end, record in islice(array_elements(text), SAMPLE_RECORDS) if end > start]
 
 
-def _names_of_records(record: Any, text: str, options: BuildOptions) -> tuple[str, ...]:
-    """The names that lead from an object to the first list of records with a text; empty if there is none.
-
-    ``record``: the object; None if ``text``, its start, does not hold all of it.
-    """
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), record)] if isinstance(record, dict) else []
-    for names, outer in waiting:  # grows
-        for name, value in outer.items():
-            if isinstance(value, list) and _are_records(value[:SAMPLE_RECORDS], options):
-                return (*names, name)
-            if isinstance(value, dict):
-                waiting.append(((*names, name), value))
-    lists = _LIST.finditer(text) if record is None else ()
-    return next(((each[1],) for each in lists if _are_records(_elements(text[each.end() :]), options)), ())
-
-
-def _are_records(found: list[Any], options: BuildOptions) -> bool:
-    return bool(found) and all(isinstance(each, dict) and holds_content(each, options) for each in found)
+def _series(text: str) -> list[Any]:
+    """The first objects of a series; empty if something else follows the first one."""
+    *found, (end, _, _) = islice(array_elements(f"{text}\n"), SAMPLE_RECORDS + 1)
+    is_series = len(found) > 1 or not text[end:].lstrip() or text[end:].lstrip()[:1] == "{"
+    return [record for _, _, record in found] if is_series else []
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:

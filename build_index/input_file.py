@@ -30,17 +30,18 @@ MAGIC_BYTES = 64
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
-FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10, "xz": 2 << 10}
-"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most: 32,000, 1,030 and 7,000 times as much."""
+FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10, "xz": 2 << 10, "bzip2": 16 << 10}
+"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most: 32,000, 1,030 and 7,000 times as much. Those
+of bzip2 may have a million times as much, and are unpacked in parts."""
 MAX_WINDOW = 1 << 31
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {"bzip2": bz2.BZ2File}
 _FRAMES: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "zstandard": lambda: zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj(),
     "xz": lzma.LZMADecompressor,
+    "bzip2": bz2.BZ2Decompressor,
 }
-"""Format -> a new decompressor of one frame. Other formats have readers in the standard library that read all frames."""
+"""Format -> a new decompressor of one frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +165,7 @@ def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]
         yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
         return
     try:
-        if packing in _FRAMES:
-            yield from _unpack_frames(stream, packing, file)
-            return
-        with _OPENERS[packing](stream) as unpacked:
-            yield from iter(lambda: unpacked.read(BLOCK_BYTES), b"")
+        yield from _unpack_frames(stream, packing, file)
     except OSError as error:
         if error.errno is not None:
             raise
@@ -186,8 +183,7 @@ def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[
         while not frame.eof:
             if not chunk:
                 raise EOFError("the last frame is cut off")
-            if data := frame.decompress(chunk):
-                yield data
+            yield from _pieces(frame, chunk)
             chunk = b"" if frame.eof else stream.read(size)
         chunk = (frame.unused_data or stream.read(size)).lstrip(b"\0")  # tapes and disk images are filled up with zeros
         while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
@@ -195,6 +191,16 @@ def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[
         if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
             log.warning("%s: what follows the end of the %s stream is left out, as it is none", file.path, packing)
             return
+
+
+def _pieces(frame: Any, chunk: bytes) -> Iterator[bytes]:
+    """What ``chunk`` unpacks to."""
+    if not isinstance(frame, bz2.BZ2Decompressor):
+        yield frame.decompress(chunk)
+        return
+    yield frame.decompress(chunk, BLOCK_BYTES)
+    while not (frame.eof or frame.needs_input):
+        yield frame.decompress(b"", BLOCK_BYTES)
 
 
 def _broken(file: InputFile, reason: object) -> Corruption:

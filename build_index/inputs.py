@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from suffolk.build_index.form import Form, find_form
+from suffolk.build_index.form import NO_TEXT_AT_ALL, Form, find_form
 from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.skipped import Skipped
@@ -27,6 +27,7 @@ KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array"}
 PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache, and those of them that hold the snapshots' files without their names."""
+NO_FILE = "not a regular file"
 EXAMPLES = 3
 """Files that a summary names for each reason."""
 FORMS = "text, JSON lines, JSON arrays, Parquet, Arrow, .npy or .bin files"
@@ -96,8 +97,8 @@ def find_inputs(options: BuildOptions) -> Inputs:
             seen.add(identity)
             if form.lacks:
                 textless.append((file, form.lacks))
-            if form.problem == "empty":
-                inputs.passed_over["empty"] += 1
+            if form.problem in NO_TEXT_AT_ALL:
+                inputs.passed_over[form.problem] += 1
             elif form.problem and file.named:
                 reason = form.lacks or f"corpus {file.path}: {form.problem}, which is not read; name {FORMS}"
                 raise InvalidArgument(reason)
@@ -229,6 +230,8 @@ def _expand(corpus: str, options: BuildOptions, inputs: Inputs) -> Iterator[tupl
 def _expand_match(match: str, pattern: str, options: BuildOptions, inputs: Inputs) -> Iterator[tuple[str, bool]]:
     if os.path.isfile(match):
         yield match, True
+    elif not os.path.isdir(match):
+        inputs.unread.append(Skipped(match, NO_FILE))
     elif os.path.isdir(match) and "**" not in pattern:  # "**" also matches the files inside folders
         yield from ((path, False) for path in _walk(match, options, inputs))
 
@@ -247,7 +250,7 @@ def _walk(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
             if name.startswith("."):
                 continue
             if not os.path.isfile(path):
-                inputs.unread.append(Skipped(path, "not a regular file"))
+                inputs.unread.append(Skipped(path, NO_FILE))
             elif options.extensions and not name.lower().endswith(_endings(options.extensions)):
                 inputs.passed_over["other extension"] += 1
             else:

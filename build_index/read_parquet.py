@@ -59,6 +59,11 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
                     yield _token_run(batch, options, file.path, row - batch.num_rows), done
                 else:
                     yield Records(file.path, row - batch.num_rows + 1, _rows(batch, raw)), done
+    except OverflowError as error:
+        raise InvalidArgument(
+            f"corpus {file.path}: {' or '.join([*extra, column])} holds a time that is not in the years 1 to 9999; correct it, "
+            "or name other columns with --id-field and --metadata"
+        ) from error
     except UnicodeDecodeError as error:
         columns = " or ".join(extra or [column])
         raise InvalidArgument(
@@ -85,7 +90,7 @@ def unread_table(path: str, kind: str, options: BuildOptions) -> tuple[str, str]
     """
     with _opened(path, kind) as table:
         parts = 0 if isinstance(table, ArrowFile) else table.metadata.num_row_groups
-        if parts and table.metadata.row_group(0).column(0).file_path:
+        if parts and table.metadata.num_columns and table.metadata.row_group(0).column(0).file_path:
             return "Parquet metadata of other files", ""  # as Dask writes it as _metadata
         try:
             _choose(Columns(table.schema_arrow), path, options)
@@ -116,6 +121,12 @@ def _opened(path: str, kind: str) -> Iterator[Any]:
         if isinstance(error, OSError) and error.errno is not None:  # without a number it comes from pyarrow
             raise
         reason = " ".join(str(error).split())[:160]
+        if isinstance(error, pyarrow.ArrowNotImplementedError):
+            raise Unsupported(
+                f"corpus {path}: pyarrow cannot read this {KIND_NAMES[kind]} file ({reason}); write it with other types"
+            ) from error
+        if "crypt" in reason:
+            raise Unsupported(f"corpus {path}: an encrypted Parquet file ({reason}); decrypt it") from error
         raise Corruption(
             f"corpus {path}: damaged {KIND_NAMES[kind]} file ({reason}); fetch it again or leave it out"
         ) from error
@@ -184,7 +195,7 @@ def _written(value: Any) -> Any:
 def _bytes(column: Any) -> Any:
     """A text column as bytes; other columns unchanged. Parsing later replaces and counts invalid UTF-8 in the bytes."""
     if str(column.type).startswith("dictionary"):
-        column = column.dictionary_decode()
+        column = _bytes(column.dictionary).take(column.indices)  # pyarrow cannot decode all kinds of texts
     return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column
 
 

@@ -13,6 +13,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from suffolk.build_index.input_file import read_chunks
 from suffolk.build_index.inputs import find_inputs
 from suffolk.cli.main import main
 from suffolk.cli.serve import parse_stores
@@ -36,14 +37,6 @@ def test_strings_are_texts(tmp_path: Path) -> None:
     assert texts(tmp_path / "c.json", records="text") == (["a", "b"], ["c.json:1", "c.json:2"])
     with pytest.raises(InvalidArgument, match=r"b.jsonl:1: a JSON str, not an object"):
         texts(tmp_path / "b.jsonl", records="chat")
-
-
-def test_the_columns_that_pandas_writes_by_default_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"text": {"0": "a", "1": "b"}}))
-    with pytest.raises(
-        InvalidArgument, match=r"holds dict, not text; .* as pandas does with orient='records', lines=True"
-    ):
-        texts(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +85,34 @@ def test_a_note_says_that_a_table_of_csv_is_one_text(tmp_path: Path, capsys: pyt
     assert main(["build", *words, str(tmp_path / "rows.csv.gz")]) == 0
     said = capsys.readouterr()
     assert "1 table of CSV as one text each, with all columns; the first is " in said.out + said.err
+
+
+def test_what_follows_a_bzip2_stream_is_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = b"".join(b'{"text": "%d"}\n' % number for number in range(200_000))
+    parts = [data[start : start + 900_000] for start in range(0, len(data), 900_000)]
+    (tmp_path / "a.jsonl.bz2").write_bytes(b"".join(map(bz2.compress, parts)) + bytes(1000))
+    assert texts(tmp_path)[0] == list(map(str, range(200_000)))
+    assert not caplog.text
+    (tmp_path / "a.jsonl.bz2").write_bytes(bz2.compress(data) + b"something else" * 10)
+    assert len(texts(tmp_path)[0]) == 200_000
+    assert "what follows the end of the bzip2 stream is left out" in caplog.text
+
+
+def test_zeros_in_bzip2_are_unpacked_in_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.bz2").write_bytes(bz2.compress(b"a\n" + b"b" * (64 << 20)))
+    file = find_inputs(options(tmp_path)).files[0]
+    assert max(len(chunk) for chunk, _ in read_chunks(file)) <= 2 << 20
+
+
+def test_a_pattern_names_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a text")
+    (tmp_path / "b.txt").symlink_to("nowhere")
+    assert [each.place for each in find_inputs(options(tmp_path / "*.txt")).unread] == [str(tmp_path / "b.txt")]
+
+
+def test_streams_of_compress_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.Z").write_bytes(b"\x1f\x9d\x90a text")
+    with pytest.raises(InvalidArgument, match="compress stream"):
+        texts(tmp_path / "a.txt.Z")

@@ -1,0 +1,115 @@
+"""Says what a JSON file of one object holds, if it is no text: records inside of it, or a table."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from suffolk.build_index.documents import holds_content, read_field
+from suffolk.build_index.options import BuildOptions
+
+SAMPLE_RECORDS = 20
+TEXT_CHARACTERS = 40
+"""Mean length of texts. Shorter ones may be names and colours in a file of settings."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]')
+"""A text of JSON, a mark between values, or the start of a text that is cut off."""
+_CLOSING = {"{": "}", "[": "]"}
+_ROWS_OF_COLUMNS = ". as $t | .[{}] | keys_unsorted[] as $k | $t | map_values(.[$k])"
+_ROWS_OF_SPLIT = ".columns as $c | .data[] | [$c, .] | transpose | map({(.[0]): .[1]}) | add"
+
+
+def are_texts(values: list[str]) -> bool:
+    """Whether the texts are long enough to be documents."""
+    return sum(map(len, values)) >= TEXT_CHARACTERS * len(values)
+
+
+def is_record(record: Any, options: BuildOptions, is_pretty: bool) -> bool:
+    """Whether an object with content, alone in its file, is a record. Files of settings have fields of the same names.
+
+    ``is_pretty``: it takes several lines.
+    """
+    text = read_field(record, options.text_field)
+    return text is None or (isinstance(text, str) and (not is_pretty or are_texts([text])))
+
+
+def object_problem(record: Any, options: BuildOptions, is_array: bool) -> str:
+    """Why the file is not read; empty if the object may be a text.
+
+    ``record``: the only object of the file, or the only element of its array if ``is_array``.
+    """
+    each, outer = ("array of an object", ".[]") if is_array else ("object", "")
+    if names := _names_of_records(record, options):
+        path = f"{outer}{''.join(f'[{json.dumps(name)}]' for name in names)}[]"
+        path = path if is_array else f".{path}"
+        return f"JSON {each} with records in field '{'.'.join(names)}' (jq -c '{path}' writes them as lines)"
+    if command := _rows(record, options):
+        command = f"{outer} | {command}" if outer else command
+        return f"JSON {each} of rows or columns (jq -c '{command}' writes its rows as lines)"
+    return ""
+
+
+def closed(text: str) -> Any:
+    """The value at the start of JSON that is cut off, with the parts of it that are whole; None if there is none."""
+    end, closing = 0, ""
+    open_ones: list[str] = []
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        if mark == '"':
+            break
+        if mark in _CLOSING:
+            open_ones.append(_CLOSING[mark])
+        elif mark in ("]", "}") and open_ones:
+            open_ones.pop()
+        elif mark != ",":
+            continue
+        if not open_ones:
+            break
+        end, closing = token.end() - (mark == ","), "".join(reversed(open_ones))
+    try:
+        return json.loads(text[:end] + closing)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _names_of_records(record: Any, options: BuildOptions) -> tuple[str, ...]:
+    """The names that lead from an object to the first list of records with a text; empty if there is none."""
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), record)] if isinstance(record, dict) else []
+    for names, outer in waiting:  # grows
+        for name, value in outer.items():
+            if isinstance(value, list) and _are_records(value[:SAMPLE_RECORDS], options):
+                return (*names, name)
+            if isinstance(value, dict):
+                waiting.append(((*names, name), value))
+    return ()
+
+
+def _rows(record: Any, options: BuildOptions) -> str:
+    """The filter of jq for the rows of a table in the forms of pandas; empty if the object is none."""
+    if not isinstance(record, dict) or not record:
+        return ""
+    field = options.text_field
+    columns, data = record.get("columns"), record.get("data")
+    if isinstance(columns, list) and field in columns and isinstance(data, list):
+        return _ROWS_OF_SPLIT
+    if (column := record.get(field)) and all(type(other) is type(column) for other in record.values()):
+        texts = list(column.values() if isinstance(column, dict) else column if isinstance(column, list) else ())
+        if _are_cells(texts, list(column)):
+            return _ROWS_OF_COLUMNS.format(json.dumps(field))
+    rows = list(record.values())[:SAMPLE_RECORDS]
+    if len(rows) > 1 and _are_records(rows, options):
+        texts = [read_field(row, field) for row in rows]
+        return ".[]" if _are_cells(texts, list(record)) or not any(texts) else ""
+    return ""
+
+
+def _are_cells(texts: list[Any], names: list[Any]) -> bool:
+    """Whether ``texts`` are those of a column: they are long, or their rows are numbered."""
+    found = [text for text in texts if text is not None]
+    if not found or not all(isinstance(text, str) for text in found):
+        return False
+    return are_texts(found) or all(isinstance(name, str) and name.isdecimal() for name in names)
+
+
+def _are_records(found: list[Any], options: BuildOptions) -> bool:
+    return bool(found) and all(isinstance(each, dict) and holds_content(each, options) for each in found)
