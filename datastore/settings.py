@@ -44,8 +44,10 @@ class Within:
         return self.words or in_words(self.least, self.most)
 
 
+MOST = (1 << 31) - 1
+"""Largest number of 32 bits. More of anything does not fit into memory."""
 Share = Annotated[float, Within(ABOVE_0, 1)]
-Count = Annotated[int, Within(1)]
+Count = Annotated[int, Within(1, MOST, f"1 or more, up to {MOST}")]
 MAX_THREADS = 1024
 Threads = Annotated[int, Within(0, MAX_THREADS, f"between 0 (every core) and {MAX_THREADS}")]
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Count, Within
 
 EXAMPLES = """
 suffolk demo
@@ -27,7 +27,7 @@ suffolk demo --model MODEL_FOLDER --folder /tmp/suffolk"""
 @dataclass(frozen=True, kw_only=True)
 class Options(setting.Options):
     model: str | None = option(None, "folder or hub name of another model", metavar="MODEL")
-    prompts: Annotated[int, Within(1)] | None = option(None, "use N of the prompts, chosen at random (default: all)")
+    prompts: Count | None = option(None, "use N of the prompts, chosen at random (default: all)")
     max_new_tokens: Annotated[int, Within(1, 4096)] = option(96, "longest answer, in tokens")
     folder: Path | None = option(
         None, "folder for the model and the datastore, which are used again (default: ~/.cache/suffolk)", metavar="DIR"

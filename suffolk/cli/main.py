@@ -98,6 +98,12 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
     except BrokenPipeError:  # the reader of the output has gone (suffolk info | head)
         _silence_stdout()
         return 141
+    except MemoryError as error:
+        print(
+            f"{name}: not enough memory ({' '.join(str(error).split()) or 'none left'}); give smaller numbers, or free some",
+            file=sys.stderr,
+        )
+        return 2
     except OSError as error:  # refused by the file system, such as output to a full disk
         print(
             f"{name}: {' '.join(str(error).split())}; check the path, its permissions and the free space",

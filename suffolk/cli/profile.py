@@ -27,7 +27,7 @@ from suffolk.cli.options.setting import option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Count, Within
 from suffolk.serving.decoding.engine.costs.cost_model import SIZES, grid
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
@@ -54,7 +54,7 @@ class ProfileMeasuringOptions(setting.Options):
         metavar="LIST",
         blank=True,
     )
-    rounds: Annotated[int, Within(1)] = option(5, "passes at each point")
+    rounds: Count = option(5, "passes at each point")
     output: Path | None = option(
         None, "file to write (default: in the user's cache; with --datastore suffolk-profile.json)"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.cli.main import main
+from suffolk.cli.main import exit_code_of, main
 from suffolk.datastore.version import __version__
 
 
@@ -65,3 +65,17 @@ def test_without_a_cluster_the_advice_is_not_that_of_ray(
     said = run(capsys, "cluster status")
     assert "no cluster runs here; run 'ray start --head' on one machine" in said
     assert "flag" not in said
+
+
+def test_an_enormous_number_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    said = run(capsys, "bench retrieval s --queries 9999999999999999999999999")
+    assert "--queries is 9999999999999999999999999; it must be 1 or more, up to 2147483647" in said
+
+
+def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        raise MemoryError("Unable to allocate 1. TiB")
+
+    assert exit_code_of(work, "suffolk") == 2
+    said = "suffolk: not enough memory (Unable to allocate 1. TiB); give smaller numbers, or free some\n"
+    assert capsys.readouterr().err == said
