@@ -10,6 +10,7 @@ from pathlib import Path
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker
 from suffolk.build_index.input_file import TOKEN_KINDS
+from suffolk.build_index.input_file import require_spared
 from suffolk.build_index.inputs import Inputs, find_inputs, is_table
 from suffolk.build_index.journal import (
     FinishedSegment,
@@ -74,6 +75,7 @@ def build(
     clock = PartClock()
     show = progress or SilentProgress()
     inputs = find_inputs(options)
+    require_spared(options.skipped, inputs.files)
     if inputs.textless:
         show.note(_textless(inputs))
     if tables := [file.path for file in inputs.files if file.kind == "text" and is_table(file.path)]:

@@ -6,15 +6,18 @@ import bz2
 import io
 import logging
 import lzma
+import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import zstandard
 
 from suffolk.build_index.block import BLOCK_BYTES
-from suffolk.datastore.errors import Corruption
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import open_url, read_head
 
@@ -73,6 +76,23 @@ class InputFile:
     def open(self) -> BinaryIO:
         """The content, from its start. Raises OSError; for a URL SuffolkError, also while it is read."""
         return open_url(self.path) if is_storage_url(self.path) else open(self.path, "rb")
+
+
+def require_spared(written: Path | None, files: Iterable[InputFile]) -> None:
+    """Raises InvalidArgument: ``written``, the file for what is left out, is one of ``files`` and would be overwritten."""
+    with suppress(FileNotFoundError):
+        status = None if written is None else os.stat(written)
+        if status and any(_has_status(file, status) for file in files):
+            raise InvalidArgument(
+                Field("skipped"), f": {written} is a file of the corpora, and would be overwritten; name another one"
+            )
+
+
+def _has_status(file: InputFile, status: os.stat_result) -> bool:
+    """Whether ``file`` is the one with ``status``. The sizes are compared first, because corpora have very many files."""
+    return (
+        file.size == status.st_size and not is_storage_url(file.path) and os.path.samestat(os.stat(file.path), status)
+    )
 
 
 def read_start(path: str, size: int) -> bytes:

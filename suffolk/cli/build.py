@@ -109,6 +109,7 @@ class ReadingOptions(setting.Options):
         None,
         "write every file and record that is left out, with the reason, to this file of JSON lines",
         metavar="FILE",
+        written=True,
     )
     token_format: str | None = option(
         None, "type of the ids in .bin files (default: by vocabulary size)", choices=TOKEN_FORMATS

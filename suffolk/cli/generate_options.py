@@ -152,10 +152,11 @@ class OutputOptions(setting.Options):
     trace: Path | None = option(
         None,
         "write one web page (HTML) with the text by source, the draft tree of each step, and the passages of accepted drafts",
+        written=True,
     )
-    stats_json: Path | None = option(None, "write the report as JSON")
+    stats_json: Path | None = option(None, "write the report as JSON", written=True)
     colour: str = rare("auto", "colour accepted tokens by source", choices=("auto", "always", "never"))
-    record: Path | None = rare(None, RECORD)
+    record: Path | None = rare(None, RECORD, written=True)
 
 
 @dataclass(frozen=True, kw_only=True)

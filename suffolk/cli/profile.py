@@ -56,7 +56,7 @@ class ProfileMeasuringOptions(setting.Options):
     )
     rounds: Count = option(5, "passes at each point")
     output: Path | None = option(
-        None, "file to write (default: in the user's cache; with --datastore suffolk-profile.json)"
+        None, "file to write (default: in the user's cache; with --datastore suffolk-profile.json)", written=True
     )
     as_draft_model: bool = option(False, "measure the model as a draft model, which has int8 weights on a CPU")
     json: bool = option(False, "print the result as JSON")

@@ -78,8 +78,10 @@ class RecordingOptions(setting.Options):
         "(default: --model, if it is given)",
         metavar="TOK",
     )
-    json: Path | None = option(None, "write all results as JSON")
-    plot: Path | None = option(None, "draw M, and the speed-up with --costs, as PNG; needs the extra 'bench'")
+    json: Path | None = option(None, "write all results as JSON", written=True)
+    plot: Path | None = option(
+        None, "draw M, and the speed-up with --costs, as PNG; needs the extra 'bench'", written=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

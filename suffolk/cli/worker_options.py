@@ -122,7 +122,7 @@ class Options(
     grace: Annotated[float, Within(0, 600)] = rare(
         30.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
-    record: Path | None = option(None, RECORD, group="serving")
+    record: Path | None = option(None, RECORD, group="serving", written=True)
     remember: str | None = option(
         None,
         "live datastore to which finished answers are appended in the background, and which is searched too: a URL, or a folder, "

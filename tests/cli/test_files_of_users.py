@@ -23,7 +23,7 @@ from suffolk.serving.clients.fanout.topology import read_topology
 from suffolk.serving.net.access_file import add_token, read_access_file
 from suffolk.serving.net.channel import read_token
 from tests.support.build_blocks import blocks, options
-from tests.support.building import tokenizer_json
+from tests.support.building import tokenizer_json, write_tokenizer
 from tests.support.stores import make_store
 
 TOPOLOGY = '{"shards": [{"replicas": [{"url": "grpc://a:1/code"}]}]}'
@@ -106,3 +106,34 @@ def test_a_folder_of_the_same_name_does_not_hide_the_package(tmp_path: Path) -> 
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     program = [sys.executable, "-c", "import suffolk; suffolk.open"]
     subprocess.run(program, cwd=tmp_path, env=environment, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "build --tokenizer m --output out --skipped FILE FILE",
+        "build --tokenizer m --output out --skipped FILE LINK",
+        "replay FILE --datastore store --json FILE",
+        "bench decode --model m --prompts FILE --json FILE",
+        "generate --model m --prediction FILE --stats-json FILE x",
+    ],
+)
+def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    file, link = tmp_path / "a.jsonl", tmp_path / "link"
+    file.write_text('{"prompt": "x"}\n')
+    link.symlink_to(file)
+    assert main(words.replace("FILE", str(file)).replace("LINK", str(link)).split()) == 2
+    assert "and would be overwritten; name another file" in capsys.readouterr().err
+    assert file.read_text() == '{"prompt": "x"}\n'
+
+
+def test_a_file_of_a_corpus_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "src").mkdir()
+    skipped = tmp_path / "src" / "skipped.jsonl"
+    words = ["build", "--tokenizer", str(write_tokenizer(tmp_path)), "--output", str(tmp_path / "out"), "--replace"]
+    (tmp_path / "src" / "a.txt").write_text("a text")
+    assert main([*words, "--skipped", str(skipped), str(tmp_path / "src")]) == 0
+    skipped.write_text('{"text": "kept"}\n')
+    assert main([*words, "--skipped", str(skipped), str(tmp_path / "src")]) == 2
+    assert "is a file of the corpora, and would be overwritten" in capsys.readouterr().err
+    assert skipped.read_text() == '{"text": "kept"}\n'

@@ -110,7 +110,7 @@ class Options(DecodeOptions, Assignable):
         group="compared",
     )
     control: bool = option(False, "run plain decoding twice, to show the noise", group="compared")
-    record: Path | None = option(None, RECORD, group="report")
+    record: Path | None = option(None, RECORD, group="report", written=True)
 
 
 def run(options: Options) -> int:

@@ -22,7 +22,9 @@ class PageOptions(Options):
 
     GROUP = "report"
     seed: Seed = option(0, "seed of all random choices (default: 0)")
-    report: Path | None = option(None, "also write the tables and plots as one HTML file, which needs no other file")
+    report: Path | None = option(
+        None, "also write the tables and plots as one HTML file, which needs no other file", written=True
+    )
 
     def require(self, *others: Path) -> None:
         """Check before a measurement that its page and plots can be written. ``others``: its other files.
@@ -38,8 +40,8 @@ class ReportOptions(PageOptions):
     """The files for the results."""
 
     GROUP = "report"
-    json: Path | None = option(None, "file for the results (default: suffolk-MEASUREMENT.json)")
-    plot: Path | None = option(None, "file for the plot (default: the JSON file's name with .png)")
+    json: Path | None = option(None, "file for the results (default: suffolk-MEASUREMENT.json)", written=True)
+    plot: Path | None = option(None, "file for the plot (default: the JSON file's name with .png)", written=True)
 
     def outcome(self, name: str) -> Measured:
         """The files of measurement ``name``, checked before it begins. Raises as ``require`` and ``plot_beside``."""

@@ -101,7 +101,7 @@ class MeasuringOptions(setting.Options):
         "levels to predict and measure, written as for 'suffolk generate --levels'; may be repeated",
         metavar="LEVELS",
     )
-    save_rates: Path | None = option(None, "file to write the measured costs and rates to, for --rates")
+    save_rates: Path | None = option(None, "file to write the measured costs and rates to, for --rates", written=True)
     limit: int | None = option(None, "number of prompts of each file, chosen at random (default: all)")
     max_new_tokens: int = option(64, "longest answer, in tokens")
     rounds: int = option(3, "number of runs of all prompts; the report has their medians")

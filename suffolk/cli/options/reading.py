@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +29,7 @@ def read_options(
         NotFound: the file of --config does not exist.
     """
     given = merge(parser, settings, command, words)
+    _spare_inputs(settings, given)
     for name, setting in settings.items():
         if setting.default is MISSING and name not in given:
             noun = setting.metavar if setting.positional else f"{setting.flag} {setting.metavar}"
@@ -64,6 +67,24 @@ def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: 
     _exclude(settings, from_file)
     excluded = {other for name, each in given.items() if each.value is not False for other in settings[name].excludes}
     return {name: each for name, each in from_file.items() if name not in excluded} | given
+
+
+def _spare_inputs(settings: Mapping[str, Setting], given: Mapping[str, Given]) -> None:
+    """Refuse to write a file that another setting names too."""
+    for name in (name for name in given if name in settings and settings[name].written):
+        each = given[name]
+        for label, value in ((more.label, more.value) for other, more in given.items() if other != name):
+            if any(_is_same_file(each.value, one) for one in (value if isinstance(value, tuple) else (value,))):
+                raise InvalidArgument(
+                    f"{each.label} {each.value} is also {label}, and would be overwritten; name another file"
+                )
+
+
+def _is_same_file(one: Any, other: Any) -> bool:
+    """Whether both are paths of one file that exists. Devices are no files."""
+    with suppress(OSError, ValueError):
+        return isinstance(other, str | Path) and os.path.isfile(one) and os.path.samefile(one, other)
+    return False
 
 
 def labels_of(settings: Mapping[str, Setting], given: Mapping[str, Given]) -> dict[str, str]:

@@ -46,6 +46,7 @@ class Setting:
         choices: the allowed values.
         blank: whether a text may be empty.
         excludes: settings that cannot be given together with this one.
+        written: whether it is a file that the command writes; no other setting may name that file.
         read: parser of the value's text, for values with a syntax of their own.
     """
 
@@ -64,6 +65,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     blank: bool = False
     excludes: tuple[str, ...] = ()
+    written: bool = False
     read: Callable[[str], Any] | None = None
 
     @property
