@@ -9,8 +9,7 @@ from pathlib import Path
 
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker
-from suffolk.build_index.input_file import TOKEN_KINDS
-from suffolk.build_index.input_file import require_spared
+from suffolk.build_index.input_file import TOKEN_KINDS, require_spared
 from suffolk.build_index.inputs import Inputs, find_inputs, is_table
 from suffolk.build_index.journal import (
     FinishedSegment,
