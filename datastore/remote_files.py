@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -36,7 +37,7 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     files, path = open_file_system(url)
     with storage_errors(url):
         is_pattern = not PATTERN.isdisjoint(path) and not files.isfile(path)
-        listed: dict[str, Any] = (files.glob if is_pattern else files.find)(path, detail=True)
+        listed = files.glob(path, detail=True) if is_pattern else _listed(files, path)
         found = {name: facts for name, facts in listed.items() if not name.endswith("/")}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
         entries = [
@@ -47,6 +48,18 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
         if not entries:
             raise NotFound(f"corpus {url}: there is no such file; check the URL, and quote patterns against the shell")
         return [_file(files.unstrip_protocol(name), facts) for name, facts in entries], named
+
+
+def _listed(files: Any, path: str) -> dict[str, Any]:
+    """The files below ``path``, or the file ``path``, with facts. A bucket may let a caller read files and not list them."""
+    try:
+        found: dict[str, Any] = files.find(path, detail=True)
+        return found
+    except PermissionError:
+        with suppress(OSError):
+            if (facts := files.info(path))["type"] == "file":
+                return {path: facts}
+        raise
 
 
 def open_url(url: str) -> BinaryIO:

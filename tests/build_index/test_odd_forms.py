@@ -17,7 +17,7 @@ from suffolk.build_index.input_file import read_chunks
 from suffolk.build_index.inputs import find_inputs
 from suffolk.cli.main import main
 from suffolk.cli.serve import parse_stores
-from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.errors import Corruption, InvalidArgument, PermissionDenied
 from tests.build_index.test_input_forms import texts
 from tests.support.build_blocks import options
 from tests.support.building import write_tokenizer
@@ -116,3 +116,16 @@ def test_streams_of_compress_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt.Z").write_bytes(b"\x1f\x9d\x90a text")
     with pytest.raises(InvalidArgument, match="compress stream"):
         texts(tmp_path / "a.txt.Z")
+
+
+def test_a_file_in_storage_may_be_read_without_the_right_to_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("AccessDenied")
+
+    MemoryFileSystem().pipe("/bucket/folder/a.jsonl", b'{"text": "a"}\n')
+    monkeypatch.setattr(MemoryFileSystem, "find", refuse)
+    assert texts("memory://bucket/folder/a.jsonl")[0] == ["a"]  # type: ignore[arg-type]
+    with pytest.raises(PermissionDenied, match="access denied"):
+        texts("memory://bucket/folder")  # type: ignore[arg-type]
