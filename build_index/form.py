@@ -48,12 +48,13 @@ TAR = (257, b"ustar")
 EMPTY, DESCRIPTION = NO_TEXT_AT_ALL = ("empty", "description of a data set")
 """Reasons why a file is not read that has no text."""
 DESCRIPTIONS = {
-    "state.json": "_fingerprint",
-    "dataset_info.json": "features",
-    "dataset_dict.json": "splits",
-    "dataset_infos.json": "features",
+    "state.json": ("_fingerprint",),
+    "dataset_info.json": ("features",),
+    "dataset_dict.json": ("splits",),
+    "dataset_infos.json": ("features",),
+    "index.json": ("column_encodings", "chunk_bytes"),
 }
-"""Files that ``datasets`` writes beside its data, and a name in each of them."""
+"""Files that ``datasets`` and streams of shards have beside their data, and names of which each holds one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
         return Form("", problem="bytes that are not UTF-8 (convert text to UTF-8)")
-    if f'"{DESCRIPTIONS.get(name.rpartition("/")[2])}"' in text:
+    if any(f'"{mark}"' in text for mark in DESCRIPTIONS.get(name.rpartition("/")[2], ())):
         return Form("", problem=DESCRIPTION)
     is_array = text[:1] == "["
     starts = ("{", "[", '"') if name.endswith(".json") else ("{", "[")  # of elements; ["a"] may begin a text

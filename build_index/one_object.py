@@ -38,15 +38,26 @@ def object_problem(record: Any, options: BuildOptions, is_array: bool) -> str:
 
     ``record``: the only object of the file, or the only element of its array if ``is_array``.
     """
-    each, outer = ("array of an object", ".[]") if is_array else ("object", "")
-    if names := _names_of_records(record, options):
-        path = f"{outer}{''.join(f'[{json.dumps(name)}]' for name in names)}[]"
-        path = path if is_array else f".{path}"
-        return f"JSON {each} with records in field '{'.'.join(names)}' (jq -c '{path}' writes them as lines)"
-    if command := _rows(record, options):
-        command = f"{outer} | {command}" if outer else command
-        return f"JSON {each} of rows or columns (jq -c '{command}' writes its rows as lines)"
+    each = "array of an object" if is_array else "object"
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), record)]
+    for names, outer in waiting:  # grows
+        fields = outer.items() if isinstance(outer, dict) else ()
+        lists = [name for name, value in fields if isinstance(value, list) and _are_records(value, options)]
+        if lists:
+            path = (*names, lists[0])
+            command = f"{_path(path, is_array)}[]"
+            return f"JSON {each} with records in field '{'.'.join(path)}' (jq -c '{command}' writes them as lines)"
+        if rows := _rows(outer, options):
+            command = f"{_path(names, is_array)} | {rows}" if names or is_array else rows
+            return f"JSON {each} of rows or columns (jq -c '{command}' writes its rows as lines)"
+        waiting += [((*names, name), value) for name, value in fields if isinstance(value, dict)]
     return ""
+
+
+def _path(names: tuple[str, ...], is_array: bool) -> str:
+    """The filter of jq for the value at ``names``."""
+    path = "".join(f"[{json.dumps(name)}]" for name in names)
+    return f".[]{path}" if is_array else f".{path}"
 
 
 def closed(text: str) -> Any:
@@ -70,18 +81,6 @@ def closed(text: str) -> Any:
         return json.loads(text[:end] + closing)
     except (ValueError, RecursionError):
         return None
-
-
-def _names_of_records(record: Any, options: BuildOptions) -> tuple[str, ...]:
-    """The names that lead from an object to the first list of records with a text; empty if there is none."""
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), record)] if isinstance(record, dict) else []
-    for names, outer in waiting:  # grows
-        for name, value in outer.items():
-            if isinstance(value, list) and _are_records(value[:SAMPLE_RECORDS], options):
-                return (*names, name)
-            if isinstance(value, dict):
-                waiting.append(((*names, name), value))
-    return ()
 
 
 def _rows(record: Any, options: BuildOptions) -> str:
@@ -111,5 +110,6 @@ def _are_cells(texts: list[Any], names: list[Any]) -> bool:
     return are_texts(found) or all(isinstance(name, str) and name.isdecimal() for name in names)
 
 
-def _are_records(found: list[Any], options: BuildOptions) -> bool:
+def _are_records(values: list[Any], options: BuildOptions) -> bool:
+    found = values[:SAMPLE_RECORDS]
     return bool(found) and all(isinstance(each, dict) and holds_content(each, options) for each in found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import logging
 import posixpath
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,6 +29,13 @@ SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "fil
 FORMS = (
     "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
 )
+
+
+_NO_CREDENTIALS = re.compile("[Cc]redential|Profile|Config|Token|SSO")
+"""Parts of the names of the errors of clients that find no credentials, or read none in their files."""
+
+logging.getLogger("aiobotocore").addHandler(logging.NullHandler())
+"""Without a handler, Python prints its warnings, with tracebacks of what it raises too."""
 
 
 def is_storage_url(text: str) -> bool:
@@ -85,18 +94,27 @@ def storage_errors(place: str) -> Iterator[None]:
             f"{place}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
         ) from error
     except ValueError as error:
+        if "endpoint" in str(error):
+            raise InvalidArgument(
+                f"{place}: {short_reason(error)}; write AWS_ENDPOINT_URL, or endpoint_url of the profile, as https://HOST:PORT"
+            ) from error
         raise InvalidArgument(f"{place}: {short_reason(error)}; the forms of URLs are {FORMS}") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{place}: not found ({short_reason(error)}); check the URL") from error
     except Exception as error:
         reason = short_reason(error)
-        if isinstance(error, PermissionError) or "redential" in type(error).__name__:
+        if isinstance(error, PermissionError) or _NO_CREDENTIALS.search(type(error).__name__):
             raise PermissionDenied(
                 f"{place}: access denied ({reason}); check the credentials and what they may do there"
             ) from error
         number = error.errno if isinstance(error, OSError) else None
         if number in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceExhausted(f"{place}: the disk is full; free space, and run the command again") from error
+        if number == errno.ENOSYS:
+            raise Unsupported(
+                f"{place}: the store cannot do this ({reason}); a push needs conditional writes (If-None-Match), and a store that "
+                "knows no checksums needs AWS_REQUEST_CHECKSUM_CALCULATION=when_required"
+            ) from error
         if number == errno.EROFS:
             raise PermissionDenied(f"{place}: cannot be written ({reason}); choose another URL") from error
         raise Unavailable(

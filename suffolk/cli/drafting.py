@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from suffolk.cli.options.config_file import read_toml
 from suffolk.cli.options.setting import Configurable, Options, Setting, rare
+from suffolk.cli.options.values import at_home
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.datastore.errors import InvalidArgument, Unsupported
@@ -158,7 +159,7 @@ def _named(words: Sequence[str]) -> Iterator[str]:
         elif flag == "--set" and value.startswith("drafter="):
             yield value.removeprefix("drafter=")
         elif flag == "--config" and value:
-            document = read_toml(Path(value))
+            document = read_toml(Path(at_home(value)))
             for table in (document, *(each for each in document.values() if isinstance(each, dict))):
                 found = table.get("drafter", [])
                 yield from (each for each in (found if isinstance(found, list) else [found]) if isinstance(each, str))

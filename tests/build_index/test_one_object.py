@@ -27,6 +27,7 @@ TABLES: dict[str, Any] = {
     "split": {"columns": ["id", "text"], "index": [0, 1, 2], "data": [[row["id"], row["text"]] for row in ROWS]},
     "named": {f"doc-{row['id']}": row for row in LONG_ROWS},
     "lists": {"id": [0, 1, 2], "text": [LONG] * 3},
+    "nested": {"version": 1, "docs": {f"doc-{row['id']}": row for row in LONG_ROWS}},
 }
 """The forms of ``pandas.DataFrame.to_json``, objects by name, and ``datasets.Dataset.to_dict``."""
 
@@ -42,7 +43,9 @@ def test_tables_are_left_out_with_a_command_that_writes_records(tmp_path: Path, 
     found = re.search(r"jq -c '([^']*)'", str(raised.value))
     assert found is not None
     lines = subprocess.run(["jq", "-c", found[1], tmp_path / "a.json"], check=True, capture_output=True).stdout
-    assert [json.loads(line) for line in lines.splitlines()] == (LONG_ROWS if name in ("named", "lists") else ROWS)
+    assert [json.loads(line) for line in lines.splitlines()] == (
+        ROWS if name in ("columns", "index", "split") else LONG_ROWS
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,9 @@ def test_descriptions_of_data_sets_are_no_texts(tmp_path: Path) -> None:
     (tmp_path / "train" / "dataset_info.json").write_text('{"citation": "", "features": {"text": {}}}')
     (tmp_path / "train" / "a.txt").write_text("a text")
     (tmp_path / "state.json").write_text('{"state": "on"}')
+    (tmp_path / "train" / "index.json").write_text(
+        '{"shards": [{"column_encodings": ["str"]}]}'
+    )  # of MosaicML's shards
     found = find_inputs(options(tmp_path, strict=True))
     assert [file.path for file in found.files] == [str(tmp_path / name) for name in ("state.json", "train/a.txt")]
-    assert found.skipped == {DESCRIPTION: 3}
+    assert found.skipped == {DESCRIPTION: 4}

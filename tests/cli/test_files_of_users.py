@@ -8,6 +8,7 @@ import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,12 @@ import suffolk
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.build_index.chat_template import find_chat_template
 from suffolk.build_index.documents import parse_documents
+from suffolk.cli.commands import find_command
 from suffolk.cli.main import main
 from suffolk.cli.options.config_file import read_toml
+from suffolk.cli.options.parser import make_parser
+from suffolk.cli.options.reading import read_options
+from suffolk.cli.options.setting import settings_of
 from suffolk.cli.serve import parse_stores
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.clients.fanout.topology import read_topology
@@ -137,3 +142,26 @@ def test_a_file_of_a_corpus_is_not_overwritten(tmp_path: Path, capsys: pytest.Ca
     assert main([*words, "--skipped", str(skipped), str(tmp_path / "src")]) == 2
     assert "is a file of the corpora, and would be overwritten" in capsys.readouterr().err
     assert skipped.read_text() == '{"text": "kept"}\n'
+
+
+def test_the_home_folder_is_found_where_a_shell_leaves_its_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write_tokenizer(tmp_path)
+    (tmp_path / "a.txt").write_text("a text")
+    assert main(["build", "--tokenizer=~/tokenizer", "--output=~/out", "~/a.txt"]) == 0
+    assert not (tmp_path / "~").exists()
+    assert main(["info", "~/out"]) == 0
+    assert parse_stores(read_options_of("serve code=~/out").stores) == {"code": f"{tmp_path}/out"}
+    (tmp_path / "c.toml").write_text('datastore = ["~/nope"]\n')
+    assert main(["generate", "--model", "m", "--config", "~/c.toml", "~/is no path here"]) == 2
+    assert f"{tmp_path}/nope is no datastore" in capsys.readouterr().err
+
+
+def read_options_of(words: str) -> Any:
+    name, *rest = words.split()
+    command = find_command(name)
+    settings = settings_of(command.options, rest)
+    return read_options(command.options, make_parser(name, "", "", settings), settings, name, rest)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,10 @@ from typing import Any
 from suffolk.cli.options.setting import Setting
 from suffolk.datastore.checks import unknown
 from suffolk.datastore.errors import InvalidArgument
+
+_PATHS = ("CORPUS", "FILE", "MODEL", "STORE", "TOK", "[NAME=]STORE")
+"""Placeholders of texts that may be paths."""
+_HOME = re.compile(r"^((?:[\w.-]+=)?)~(?=/|$)")
 
 
 def read_texts(setting: Setting, texts: Sequence[str], label: str) -> Any:
@@ -60,7 +66,8 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
             raise InvalidArgument(f"{label}: it is empty; give a name or a path")
         if not isinstance(value, str):
             raise _wrong(setting, value, label)
-        value = setting.kind(value)
+        is_path = setting.kind is Path or setting.metavar in _PATHS
+        value = setting.kind(at_home(value) if is_path else value)
     elif type(value) is not setting.kind:
         raise _wrong(setting, value, label)
     if setting.choices and value not in setting.choices:
@@ -70,6 +77,11 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
     if value != value:  # NaN
         raise _wrong(setting, value, label)
     return value
+
+
+def at_home(text: str) -> str:
+    """``text`` with the home folder in place of ~, which shells replace neither in --option=~/x nor in files of settings."""
+    return _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), text)
 
 
 def _pair(text: str, label: str) -> dict[str, Any]:

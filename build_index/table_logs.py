@@ -1,0 +1,30 @@
+"""Recognises folders of Delta, Hudi and Iceberg tables, which have a log of the files that are valid."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable
+
+_FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
+_ICEBERG = "metadata", "*.metadata.json"
+_LOG_AT_URL = re.compile(r"(.*/)(?:(_delta_log)/.*|metadata/[^/]*\.metadata\.json)")
+
+
+def table_problem(parent: str, folders: Iterable[str]) -> str:
+    """Why the files of ``parent`` are not read, in which ``folders`` are; empty if it is no table."""
+    name = next((_FOLDERS[each] for each in folders if each in _FOLDERS), "")
+    if not name and _ICEBERG[0] in folders and glob.glob(os.path.join(glob.escape(parent), *_ICEBERG)):
+        name = "Iceberg"
+    return _problem(name) if name else ""
+
+
+def tables_at(urls: Iterable[str]) -> dict[str, str]:
+    """The folders of tables among files at ``urls``, and why their files are not read."""
+    found = filter(None, map(_LOG_AT_URL.fullmatch, urls))
+    return {log[1]: _problem(_FOLDERS.get(log[2], "Iceberg")) for log in found}
+
+
+def _problem(name: str) -> str:
+    return f"{name} table, whose files also hold removed rows (export its rows, or name its files)"

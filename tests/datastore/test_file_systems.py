@@ -1,0 +1,52 @@
+"""Errors of the clients of storage say what to do about them."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+import pytest
+
+from suffolk.datastore.errors import InvalidArgument, PermissionDenied, SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.file_systems import storage_errors
+
+botocore = pytest.importorskip("botocore.exceptions")
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "message"),
+    [
+        (
+            botocore.ProfileNotFound(profile="x"),
+            PermissionDenied,
+            "profile .x. could not be found.; check the credential",
+        ),
+        (
+            botocore.ConfigParseError(path="/c"),
+            PermissionDenied,
+            "Unable to parse config file: /c.; check the credential",
+        ),
+        (botocore.SSOTokenLoadError(error_msg="none"), PermissionDenied, "SSO Token: none.; check the credentials"),
+        (botocore.NoCredentialsError(), PermissionDenied, "Unable to locate credentials.; check the credentials"),
+        (botocore.EndpointConnectionError(endpoint_url="x"), Unavailable, "check URL and network"),
+        (
+            ValueError("Invalid endpoint: minio:9000"),
+            InvalidArgument,
+            "minio:9000; write AWS_ENDPOINT_URL, .* as https:",
+        ),
+        (ValueError("no bucket"), InvalidArgument, "the forms of URLs are"),
+        (OSError(errno.ENOSYS, "NotImplemented"), Unsupported, "the store cannot do this .* If-None-Match"),
+    ],
+)
+def test_errors_of_clients(raised: Exception, error: type[SuffolkError], message: str) -> None:
+    with pytest.raises(error, match=message), storage_errors("s3://bucket/x"):
+        raise raised
+
+
+def test_warnings_of_clients_are_not_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of S3 reports an expired token with a traceback of many lines."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a command
+    logging.getLogger("aiobotocore.tokens").warning("Refreshing token failed")
+    assert capsys.readouterr().err == ""
