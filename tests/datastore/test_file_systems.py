@@ -35,7 +35,7 @@ botocore = pytest.importorskip("botocore.exceptions")
             "minio:9000; write AWS_ENDPOINT_URL, .* as https:",
         ),
         (ValueError("no bucket"), InvalidArgument, "the forms of URLs are"),
-        (OSError(errno.ENOSYS, "NotImplemented"), Unsupported, "the store cannot do this .* If-None-Match"),
+        (OSError(errno.ENOSYS, "NotImplemented"), Unsupported, "the store cannot do this .* conditional writes"),
     ],
 )
 def test_errors_of_clients(raised: Exception, error: type[SuffolkError], message: str) -> None:
