@@ -50,7 +50,7 @@ def test_tasks_that_are_missing_are_no_prompts(capsys: pytest.CaptureFixture[str
 def test_bounding_drafters_are_among_the_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.jsonl").write_text('{"prompt": "x"}\n')
     said = run(capsys, f"bench decode --model m --prompts {tmp_path / 'p.jsonl'} --drafters foo")
-    assert "'foo' is unknown" in said
+    assert "is 'foo'; it must be one of none, datastore" in said
     assert said.endswith("useless, recorded\n")
     assert "recorded" not in run(capsys, f"bench hybrid --model m --prompts {tmp_path / 'p.jsonl'} --drafters foo")
 
