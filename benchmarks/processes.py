@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.datastore.errors import Internal
+from suffolk.datastore.errors import Internal, InvalidArgument
 
 POLL_S = 0.05
+REFUSAL = "suffolk: "
+"""Beginning of the line of a command that refuses its input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ def run_watched(command: Sequence[str]) -> Watched:
     """Run ``command``.
 
     Raises:
-        Internal: the command failed; with its output.
+        InvalidArgument: it is a command of Suffolk that refused its input; with its message.
+        Internal: the command failed otherwise; with its output.
     """
     before, peak, largest = _children_seconds(), 0, 0
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -59,7 +62,10 @@ def run_watched(command: Sequence[str]) -> Watched:
         output.seek(0)
         errors.seek(0)
         if process.returncode:
-            raise Internal(f"'{' '.join(command)}' failed with {process.returncode}: {errors.read().strip()[-400:]}")
+            said = errors.read().strip()
+            if process.returncode == 2 and (reason := said.rpartition("\n")[2]).startswith(REFUSAL):
+                raise InvalidArgument(reason.removeprefix(REFUSAL))
+            raise Internal(f"'{' '.join(command)}' failed with {process.returncode}: {said[-400:]}")
         return Watched(output.read(), seconds, _children_seconds() - before, max(peak, largest), largest)
 
 

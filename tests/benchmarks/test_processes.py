@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suffolk.benchmarks.processes import family_memory, resident_memory, run_watched
-from suffolk.datastore.errors import Internal
+from suffolk.datastore.errors import Internal, InvalidArgument
 
 
 def test_family_memory_counts_children() -> None:
@@ -48,3 +48,10 @@ def test_watched_command_gives_output_time_and_memory() -> None:
 def test_watched_command_that_fails_says_why() -> None:
     with pytest.raises(Internal, match="failed with 3.*no luck"):
         run_watched([sys.executable, "-c", "import sys; print('no luck', file=sys.stderr); sys.exit(3)"])
+
+
+def test_what_a_watched_command_refuses_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="^corpus x: no such file"):
+        run_watched(
+            [sys.executable, "-c", "import sys; print('suffolk: corpus x: no such file', file=sys.stderr); sys.exit(2)"]
+        )
