@@ -52,7 +52,7 @@ def test_bounding_drafters_are_among_the_choices(tmp_path: Path, capsys: pytest.
     said = run(capsys, f"bench decode --model m --prompts {tmp_path / 'p.jsonl'} --drafters foo")
     assert "is 'foo'; it must be one of none, datastore" in said
     assert said.endswith("useless, recorded\n")
-    assert "recorded" not in run(capsys, f"bench hybrid --model m --prompts {tmp_path / 'p.jsonl'} --drafters foo")
+    assert "recorded" not in run(capsys, f"bench batch --model m --prompts {tmp_path / 'p.jsonl'} --drafters foo")
 
 
 def test_without_a_cluster_the_advice_is_not_that_of_ray(

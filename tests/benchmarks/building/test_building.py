@@ -12,7 +12,7 @@ from suffolk.cli.bench.of_datastores import BenchBuild
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
 from suffolk.cli.options.setting import settings_of
-from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted
+from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from tests.support.building import write_jsonl
 
 
@@ -30,7 +30,7 @@ def test_an_error_removes_what_was_built_and_nothing_else(tmp_path: Path) -> Non
     kept = tmp_path / "work" / "build" / "mine.txt"
     kept.parent.mkdir(parents=True)
     kept.write_text("mine")
-    with pytest.raises(Internal):  # this tokenizer does not exist
+    with pytest.raises(InvalidArgument):  # this tokenizer does not exist
         measure_building(options(tmp_path))
     assert kept.read_text() == "mine"
     assert list((tmp_path / "work").iterdir()) == [kept.parent]
