@@ -42,7 +42,8 @@ def require_drafters(
     kinds = options.models.parts()
     for name in options.drafters:
         if name not in bounding and name not in kinds and not (name == "hybrid" and kinds):
-            find(name, bounding)
+            if name != PLAIN:
+                find(name, bounding)
             make_drafter(name, 1, retrievers, LIMITS)
 
 
