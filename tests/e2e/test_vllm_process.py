@@ -18,8 +18,8 @@ MODEL = Path(os.environ.get("MODEL", ROOT / ".cache/models/smollm2-135m-instruct
 @pytest.mark.timeout(900)
 def test_texts_are_those_of_vllm_alone(tmp_path: Path) -> None:
     """Texts equal those of vLLM alone, even while the draft service is killed and started again."""
-    prompts = [ROOT / "benchmarks/demo/prompts.jsonl", ROOT / "benchmarks/vllm/prompts.jsonl"]
-    command = [str(PYTHON), "-m", "suffolk.benchmarks.vllm", "--model", str(MODEL), "--work", str(tmp_path)]
+    prompts = [ROOT / "benchmarks/demo/prompts.jsonl", ROOT / "research/vllm_drafters/prompts.jsonl"]
+    command = [str(PYTHON), "-m", "research.vllm_drafters", "--model", str(MODEL), "--work", str(tmp_path)]
     command += [
         "--prompts",
         *map(str, prompts),

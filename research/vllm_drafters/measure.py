@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from research.vllm_drafters.engine_process import EngineProcess, Ids, engine
+from research.vllm_drafters.options import NONE, SERVICE, SUFFOLK, VllmOptions
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.benchmarks.service.draft_server import stop_server
 from suffolk.benchmarks.service.measure import cpu_seconds
-from suffolk.benchmarks.vllm.engine_process import EngineProcess, Ids, engine
-from suffolk.benchmarks.vllm.options import NONE, SERVICE, SUFFOLK, VllmOptions
 from suffolk.datastore.errors import InvalidArgument, Unavailable
 
 _OUTAGE_PROMPTS = 8

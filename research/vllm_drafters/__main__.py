@@ -10,10 +10,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from research.vllm_drafters.measure import measure
+from research.vllm_drafters.options import METHODS, VllmOptions
+from research.vllm_drafters.summary import NOTES, lines, summarize
 from suffolk.benchmarks.report import Report, plain, write_report
-from suffolk.benchmarks.vllm.measure import measure
-from suffolk.benchmarks.vllm.options import METHODS, VllmOptions
-from suffolk.benchmarks.vllm.summary import NOTES, lines, summarize
 from suffolk.datastore.errors import SuffolkError
 
 
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m suffolk.benchmarks.vllm", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m research.vllm_drafters", description=__doc__)
     parser.add_argument("--model", required=True, help="folder or hub name")
     parser.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE", help=".jsonl with messages")
     parser.add_argument(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from suffolk.benchmarks.vllm.options import NONE, SUFFOLK, VllmOptions
-from suffolk.benchmarks.vllm.requirements import requirements
-from suffolk.benchmarks.vllm.summary import lines, summarize
+from research.vllm_drafters.options import NONE, SUFFOLK, VllmOptions
+from research.vllm_drafters.requirements import requirements
+from research.vllm_drafters.summary import lines, summarize
 from suffolk.datastore.errors import InvalidArgument
 
 
