@@ -46,8 +46,8 @@ def load_prompts(
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
-        InvalidArgument: a file is not UTF-8, a row is not an object or has neither messages nor a prompt, or a message
-            lacks its role or content.
+        InvalidArgument: a file is not UTF-8, a row is not an object, a row has neither messages nor a prompt, or a
+            message lacks its role or content.
     """
     check_choice("style", style, STYLES)
     if limit is not None:

@@ -132,7 +132,7 @@ def quantiles_us(seconds: Sequence[float] | npt.NDArray[np.float64]) -> dict[str
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Versions of Suffolk and of those ``packages`` that are installed."""
+    """Versions of Suffolk and of the ``packages`` that are installed."""
     versions = {"suffolk": __version__}
     for package in packages:
         try:

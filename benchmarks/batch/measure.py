@@ -156,7 +156,7 @@ def _compared(
     texts: Sequence[Sequence[int]],
     settings: SamplingSettings,
 ) -> Iterator[tuple[BatchEntry, list[Compared]]]:
-    """Yield each turn, and the comparison of its outputs to those of the first run."""
+    """Yield each turn, and the comparison of its outputs to the first run's outputs."""
     first: BatchRun | None = None
     for turn in turns:
         found: list[Compared] = []
@@ -175,7 +175,7 @@ def _compared(
 
 
 def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
-    """The differences between a run's outputs and those of the first run, and the number of compared tokens."""
+    """The differences of a run's outputs from the first run's outputs, and the number of compared tokens."""
     tokens = sum(each for each, _ in compared)
     differences = [each for _, each in compared if each is not None]
     return {

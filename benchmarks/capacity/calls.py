@@ -26,7 +26,8 @@ BATCHES = (1, 32)
 CLIENTS = 4
 """Clients that keep the server busy all the time."""
 LOAD_SHARE = 0.6
-"""Calls under load, as a share of those of a server that is always busy. Plans have such loads. Idle servers wake more threads."""
+"""Calls a second under load, as a share of the calls that a busy server answers. Plans have this load. Idle servers wake more
+threads."""
 DEADLINE = 10.0
 
 

@@ -39,7 +39,7 @@ _PARTS = 5
 READS, CONTEXTS = 1000, 200
 DOCUMENTS, LONGEST = 200, 20_000
 UNKNOWN_RATE, UNKNOWN_BYTES = 7.5e6, 3.5
-"""Of a datastore without a tokenizer: those of Python source and SmolLM2's tokenizer."""
+"""For a datastore without a tokenizer: the figures of Python source with SmolLM2's tokenizer."""
 
 
 def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0) -> ServiceCosts:
@@ -167,7 +167,7 @@ def measure_text(store: Datastore) -> TextCosts:
     texts = [tokenizer.decode(tokens) for tokens in documents]
     fast = load_fast(tokenizer)
     encoder = Encoder(tokenizer, None if isinstance(fast, str) else fast)
-    begin = time.process_time()  # of all threads, so that it is that of one core
+    begin = time.process_time()  # of all threads, as if one core did all work
     encoder.encode(texts, 0)
     seconds = time.process_time() - begin
     size = sum(len(text.encode()) for text in texts)

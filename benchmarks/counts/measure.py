@@ -26,7 +26,7 @@ HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us"
 NOTES = (
     "half of the sequences are windows of the corpus, half have one token replaced; each is one call from Python, "
     "with warm caches",
-    "times as fast: ratio of the p50 times, with all queries of one index before those of the other; in turn: the same "
+    "times as fast: ratio of the p50 times, with all queries of one index before all of the other; in turn: the same "
     "ratio, query by query, so that neither index finds its data in the processor's caches",
     "infini-gram's index is built by its own command from tokens on disk; Suffolk's by suffolk build from text",
 )

@@ -95,7 +95,7 @@ def compare(
     settings: SamplingSettings,
     outcomes: dict[str, tuple[list[int], dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """One row for each method, with its measurements and whether its output equals that of plain decoding."""
+    """One row for each method, with its measurements and whether its output equals plain decoding's."""
     plain_tokens, plain = outcomes[PLAIN]
     rows = []
     for name in sorted(outcomes, key=lambda each: each != PLAIN):
@@ -114,7 +114,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The decoding methods: ``own``, which take turns piece by piece, and those of ``rival``, which run whole texts.
+    """The decoding methods: those in ``own`` take turns piece by piece, those in ``rival`` run whole texts.
 
     Attributes:
         tokens: tokens of a piece.

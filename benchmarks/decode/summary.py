@@ -37,7 +37,7 @@ def summarize(
 
 
 def _add_shares(ways: dict[str, dict[str, Any]]) -> None:
-    """Add the share of the ceiling that each drafter reaches: its gain in speed, divided by that of recorded answers."""
+    """Add each drafter's share of the ceiling: its gain in speed, divided by the gain of recorded answers."""
     most = (ways.get(RECORDED, {}).get("pieces") or {}).get("speed_up")
     for each in ways.values():
         own = (each["pieces"] or {}).get("speed_up")
@@ -79,7 +79,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
 
 
 def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlain]:
-    """The pieces of ``run`` beside those of plain decoding; none if its text was not decoded in pieces."""
+    """The pieces of ``run`` beside plain decoding's pieces; none if its text was not decoded in pieces."""
     own, others = ([Piece(**each) for each in row.get("pieces", ())] for row in (run, plain))
     return beside_plain(own, others)
 
@@ -95,7 +95,7 @@ def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs``, without those that prompt passes generated: one each, unless the run states another number."""
+    """Tokens of ``runs``, without the tokens from prompt passes: one for each run, unless it states another number."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 

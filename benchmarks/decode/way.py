@@ -74,8 +74,8 @@ def decode_in_turns(
 ) -> dict[str, DecodedText]:
     """Decode ``prompt`` by all ``ways`` and return the texts by name.
 
-    In each round, every method generates up to the same position of the text, ``tokens`` after that of the round before.
-    A method that is there already is left out. ``order`` shuffles the methods anew in each round.
+    In each round, every method generates up to the same position of the text: ``tokens`` after the last round's
+    position. A method that is there already is left out. ``order`` shuffles the methods anew in each round.
     """
     texts = {way.name: DecodedText(way.begin(prompt, settings)) for way in order.sample(ways, len(ways))}
     turn, end = 0, 1

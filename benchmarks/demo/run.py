@@ -115,7 +115,7 @@ def total_rows(summary: dict[str, Any]) -> list[list[object]]:
 
 
 def busy(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """A warning if plain decoding, which takes about the same time for every prompt, varied: the machine had other work."""
+    """A warning if the times of plain decoding vary over the prompts: the machine had other work."""
     rates = [run["tokens_per_second"] for run in runs if run["drafter"] == PLAIN and run["tokens_per_second"]]
     if not rates or max(rates) <= BUSY * min(rates):
         return []

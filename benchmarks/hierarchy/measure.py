@@ -37,10 +37,10 @@ class MeasuredHierarchy:
 
     Attributes:
         predicted_seconds, seconds: time per token.
-        predicted_speedup, speedup: tokens per second, divided by those of plain decoding.
+        predicted_speedup, speedup: tokens per second, divided by plain decoding's.
         predicted_tokens, tokens: tokens per target pass.
         reading_seconds: time that the drafting levels take to read a prompt.
-        identical: number of answers that equal those of plain decoding.
+        identical: number of answers that equal plain decoding's.
     """
 
     stack: str

@@ -95,7 +95,7 @@ class Measurements:
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
     def _levels(self, sources: list[str], order: list[int]) -> Levels:
-        """The levels of ``sources``, then those of the variants whose indices are in ``order``."""
+        """The levels of ``sources``, then one level for each index of a model variant in ``order``."""
         searched = [self.sources.index(name) for name in sources]
         levels = [
             Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_distribution(each))

@@ -35,7 +35,7 @@ from suffolk.serving.decoding.engine.sampling.row_sampling import sample_rows
 from suffolk.serving.decoding.engine.sampling.verification.match import accept
 
 _SURE = 1000.0
-"""The logit of a text's next token; those of others are 0. No noise of a sampler makes up for it."""
+"""The logit of a text's next token; other tokens have logit 0. It outweighs any noise of a sampler."""
 VOCAB = 4096
 _DEPTH = 64
 _MODULES = 80

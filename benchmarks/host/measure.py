@@ -131,7 +131,7 @@ class _Bench:
     store: Datastore
 
     def measure(self, drafter: str, requests: int, texts: Sequence[Ids]) -> dict[str, Any]:
-        """The result of one case. ``texts``: those of all rounds."""
+        """The result of one case. ``texts``: the texts of all rounds."""
         whole, divided = (self._run(drafter, requests, texts, is_watched=each) for each in (False, True))
         parts = {name: 1e3 * median(each[name] for each in divided.parts) for name in divided.parts[0]}
         return {

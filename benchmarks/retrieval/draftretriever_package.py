@@ -1,8 +1,8 @@
 """Wraps the published ``draftretriever`` package (versions 0.1.0 and 0.1.1) for comparisons.
 
-The REST repository has a suffix array of the same name, which is other code. The package stores statistics of short
-token runs and samples a tree by random search. Only the last two tokens of a context have an effect. The package
-returns no counts, and repeated queries give different answers. A context of one token without a match ends the
+The suffix array of the same name in the REST repository is other code. The package stores statistics of short token
+runs and samples a tree by random search. Only the last two tokens of a context have an effect. The package returns no
+counts, and repeated queries give different answers. A context of one token without a match ends the
 process. Memory grows with every new context.
 """
 

@@ -1,4 +1,5 @@
-"""Decodes the answers of an epoch: by the clock, or along known answers in counted time, which other programs do not change."""
+"""Decodes the answers of an epoch: by the clock, or along known answers in counted time. Other programs do not change counted
+time."""
 
 from __future__ import annotations
 

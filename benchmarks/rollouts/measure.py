@@ -148,7 +148,7 @@ class _Epochs:
 
 
 def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) -> dict[int, Answers]:
-    """By epoch, the answers that are known before the methods run: those of the earlier model, and with a file all others."""
+    """By epoch, the answers that are known before the methods run: the earlier model's, and with a file all others."""
     file, epochs, known = AnswerFile(options.answers), range(len(options.temperatures)), dict[int, Answers]()
     if options.earlier_model:
         decoding = replace(options.decoding, model=options.earlier_model)

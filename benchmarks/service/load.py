@@ -136,9 +136,9 @@ class _Calls:
 
 @contextmanager
 def on_core(place: int) -> Iterator[bool]:
-    """Run this thread, and the threads and processes that it starts in the block, on the core at ``place`` of those allowed.
+    """Run this thread, and the threads and processes that it starts in the block, on the allowed core number ``place``.
 
-    Yields False, and changes nothing, if there are not so many.
+    Yields False, and changes nothing, if there are too few cores.
     """
     allowed = os.sched_getaffinity(0)
     if place >= len(allowed):

@@ -56,7 +56,7 @@ class EngineProcess:
 
 @contextlib.contextmanager
 def engine(name: str, threads: int, **arguments: Any) -> Iterator[EngineProcess]:
-    """Run an engine during the block. ``arguments``: those of ``vllm.LLM``. Raises Unavailable if it does not start."""
+    """Run an engine during the block. ``arguments``: for ``vllm.LLM``. Raises Unavailable if it does not start."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     command = [sys.executable, "-m", "research.vllm_drafters.engine"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
