@@ -1,4 +1,4 @@
-"""Arrow files: those with a footer, such as Feather files, and streams, as ``datasets`` keeps them."""
+"""Arrow files: with a footer, such as Feather files, or streams, as ``datasets`` keeps them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 """First bytes. Other files may begin as streams, too."""
 STREAM_ENDINGS = (".arrow", ".arrows", ".ipc", ".feather")
 _END = STREAM + bytes(4)
-"""The end mark of a stream. Writers may leave it out, and without it a stream that was cut between two batches looks whole."""
+"""The end mark of a stream. Writers may leave it out. Then a stream that was cut between two batches looks complete."""
 
 
 class ArrowFile(ExitStack):
@@ -30,9 +30,9 @@ class ArrowFile(ExitStack):
         self.schema_arrow = self._reader.schema
 
     def batches(self, columns: list[str], size: int) -> Iterator[tuple[Any, int]]:
-        """The rows, each batch with the number of bytes of the file, which has ``size``, read so far.
+        """The rows in batches, each with the number of bytes read so far of the file of ``size`` bytes.
 
-        Of a dotted name that is no column, the whole column before the dot is in the batches.
+        If a dotted name is no column, the batches have the whole column before the dot.
         """
         import pyarrow
 

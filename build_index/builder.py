@@ -58,10 +58,11 @@ def build(
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
     After an interruption, a call with the same settings keeps the finished segments and resumes with the next. The
-    files equal those of an uninterrupted build byte for byte.
+    files equal an uninterrupted build's, byte for byte.
 
     Args:
-        open_maker: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The bytes are the same.
+        open_maker: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The written bytes are
+            the same.
         make_workspace: returns the files of the build in the folder ``options.output``.
 
     Raises:

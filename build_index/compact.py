@@ -168,7 +168,7 @@ class _Compaction:
     progress: WorkProgress
 
     def run(self) -> Manifest:
-        """Verify all checksums, because merging would write valid ones for damaged tokens; then merge."""
+        """Verify all checksums, then merge. Without that check, damaged tokens would get valid checksums."""
         sizes = {entry.name: entry.tokens for entry in self.datastore.manifest.files()}
         self.datastore.verify("checksums", segment_progress(self.progress, "checking", sizes))
         return self.datastore.manifest.next(segments=tuple(self._merge()), deletions=())

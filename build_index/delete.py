@@ -113,7 +113,7 @@ def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, thread
 
 
 def deleted_sources(datastore: Datastore, without: Collection[str] = ()) -> Sources:
-    """The documents that are deleted already, except those of the segments ``without``."""
+    """The documents that are deleted already, except documents of the segments in ``without``."""
     places = ((deleted_place(found), found.source) for found in datastore.deletion_origins())
     return {place: source for place, source in places if place[0] not in without}
 

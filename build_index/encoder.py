@@ -109,9 +109,10 @@ class Encoder:
 
 
 def added_pattern(contents: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for the text of any added token, except those of whitespace alone.
+    """A pattern for the text of any added token that is not whitespace alone.
 
-    It is separate from CONTRACTION, because ``re`` finds one of several literals ten times as fast as other alternatives.
+    It is separate from CONTRACTION, because ``re`` finds one of several literals ten times faster than one of several
+    patterns.
     """
     literals = sorted(
         {re.escape(content) for content in contents if content.strip()}, key=lambda item: (-len(item), item)

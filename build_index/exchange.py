@@ -40,7 +40,7 @@ class Exchange:
 
 
 def find_exchange(record: Any, place: str) -> Exchange | None:
-    """The exchange of a record; None if the record has no request or no response.
+    """The exchange of a record; None if its request or response is missing.
 
     The request is an object beside the response, or its ``messages`` or ``prompt`` are fields beside the response.
 
@@ -69,7 +69,7 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
 
 
 def find_answers(record: Any, place: str) -> tuple[ExchangeReply, ...] | None:
-    """The answers of a line of a batch, which holds a request or a response; None if the record is none.
+    """The answers of a line of a batch. A line holds a request or a response; None for other records.
 
     Lines of OpenAI's batch files have a ``custom_id``. A request, and a request that failed, have no answers.
     """

@@ -20,7 +20,7 @@ _CLAUDE = (
     ' | {role: (if .sender == "human" then "user" else .sender end), content: .text}]}'
 )
 _OTHERS = ("prompt", "rejected")
-"""Fields of preference data that are not the whole conversation, or not the better one."""
+"""Fields of preference data that hold part of a conversation, or the worse answer."""
 
 
 def file_command(values: list[Any], is_array: bool) -> str:

@@ -19,19 +19,19 @@ from suffolk.build_index.read_lines import array_elements
 from suffolk.build_index.read_parquet import unread_table
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
-"""Bytes that are looked at; the second number if the first record does not end within the first one."""
+"""Bytes that are inspected. MORE_BYTES count if the first record does not end within HEAD_BYTES."""
 BINARY_BYTES = 1024
 ASCII_SHARE = 3 / 4
-"""Part of the characters of a UTF-16 text without a byte order mark that shows its form."""
+"""Least share of ASCII characters by which bytes without a byte order mark count as UTF-16."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
-"""Kinds of files that are read by name even if they do not begin as they should. The reader names what is wrong."""
+"""Kinds of files that are read by name, whatever their first bytes are. The reader names what is wrong."""
 MAGIC = {b"PAR1": "parquet", FILE: "arrow", b"\x93NUMPY": "npy"}
 LFS_POINTER = b"version https://git-lfs"
 UNREAD = {
-    BOM_UTF32_LE: "UTF-32 text (convert it to UTF-8)",  # begins as the next one
+    BOM_UTF32_LE: "UTF-32 text (convert it to UTF-8)",  # its first bytes are also the next entry's
     BOM_UTF16_LE: "UTF-16 text (convert it to UTF-8)",
     BOM_UTF16_BE: "UTF-16 text (convert it to UTF-8)",
     BOM_UTF32_BE: "UTF-32 text (convert it to UTF-8)",
@@ -64,7 +64,8 @@ class Form:
     Attributes:
         kind, packing: see ``InputFile``; no kind if the file is not read.
         problem: why the file is not read; empty if it is.
-        lacks: what the first JSON record lacks, if none of the first ones has a text. Then the records are not read as records.
+        lacks: what the first JSON record lacks, if none of the first records has a text. Then each record is a plain
+            text.
     """
 
     kind: str
@@ -77,7 +78,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``unread_table``.
+        read_start: returns so many of its first bytes, or all. Errors of it and of ``unread_table`` are raised.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)
@@ -107,7 +108,8 @@ def _by_name(name: str) -> Form:
 
 
 def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: BuildOptions) -> Form | None:
-    """The form of a file that unpacks to ``data``, or to more if that is not ``whole``. None: more is needed to tell."""
+    """The form of a file that begins with ``data`` when unpacked. ``whole``: ``data`` is all of it. None: more is needed
+    to tell."""
     name = without_ending(path)
     if data.startswith(LFS_POINTER):
         return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")

@@ -76,7 +76,7 @@ class Gatherer:
         self.progress.advance("reading", bytes_read / max(1, self.inputs.size), self._rates())
 
     def finish(self, entry: SegmentEntry, place: Position, counts: BuildCounts, skipped_bytes: int) -> FinishedSegment:
-        """Record a new segment, which is named by its content, in the journal. ``skipped_bytes``: see ``FinishedSegment``."""
+        """Record a new segment in the journal. Its content gives its name. ``skipped_bytes``: see ``FinishedSegment``."""
         failpoint("segment.written")
         segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped_bytes)
         record_segment(self.workspace.journal, segment)
@@ -162,5 +162,5 @@ class SegmentMaker(Protocol):
 
 
 OpenMaker = Callable[[int], AbstractContextManager[SegmentMaker]]
-"""Called at the start of a build, with the number of tokenizing processes: those on this machine start while the builder reads
-the tokenizer and compares samples."""
+"""Called at the start of a build, with the number of tokenizing processes. Processes on this machine start while the builder
+reads the tokenizer and compares samples."""

@@ -54,8 +54,8 @@ class InputFile:
     Attributes:
         path: path or URL.
         kind: one of KINDS.
-        packing: a key of MAGIC; empty if the file is not compressed. If it is compressed twice, two with a plus sign, the outer one
-            first.
+        packing: a key of MAGIC; empty if the file is not compressed. For a file that is compressed twice, two keys with a plus sign
+            between them, the outer first.
         size: bytes on disk.
         modified_ns: time of the last change; for a URL a number that changes with the file.
         named: whether the user gave this path. A named file must not be skipped.
@@ -110,7 +110,8 @@ def find_packing(head: bytes) -> str:
 
 
 def _behind_skipped(head: bytes) -> bytes:
-    """``head`` without the frames at its start that a reader of zstd skips. ``pzstd`` writes one before each frame."""
+    """``head`` without its first frames, as far as readers of zstd skip them. ``pzstd`` writes one before each
+    frame."""
     while _is_skipped(head):
         head = head[8 + int.from_bytes(head[4:8], "little") :]
     return head
@@ -129,7 +130,7 @@ def without_ending(name: str) -> str:
 
 
 def unpack_start(packing: str, head: bytes, size: int) -> bytes:
-    """The first ``size`` bytes, or fewer, of what a file unpacks to that begins with ``head``. Empty if it is damaged."""
+    """The first ``size`` unpacked bytes, or fewer, of a file that begins with ``head``. Empty if it is damaged."""
     try:
         if packing == "gzip":
             return zlib.decompressobj(wbits=31).decompress(head, size)
@@ -177,7 +178,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]:
-    """The unpacked bytes of ``stream``, the content of ``file``, of which ``packings`` are left."""
+    """The bytes of ``stream`` without its ``packings``. ``file``: for messages."""
     outer, _, packing = packings.rpartition("+")
     if outer:
         stream = io.BufferedReader(_Unpacked(_unpack(stream, outer, file)))

@@ -46,7 +46,7 @@ class Inputs:
     Attributes:
         unread: files and folders that are left out, although they may hold text.
         passed_over: number of files that hold no text or that the options exclude, by reason.
-        textless: files of JSON records without a text. They are unread, or read as plain text.
+        textless: files of JSON records without a text. They are left out, or read as plain text.
     """
 
     files: tuple[InputFile, ...]
@@ -118,7 +118,7 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
 
 def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tuple[InputFile, str]]) -> None:
-    """Refuse corpora that are mostly records without a text, or have files that ``options.strict`` refuses, or no files."""
+    """Refuse corpora without files, with mostly records without a text, or with files that ``options.strict`` refuses."""
     left_out = skipped_line(inputs.skipped, inputs.examples)
     if options.strict and inputs.unread:
         raise InvalidArgument(
@@ -136,7 +136,7 @@ def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tup
 
 
 def is_table(path: str) -> bool:
-    """Whether the name is that of rows in CSV, perhaps compressed."""
+    """Whether the name is of a file with rows in CSV, perhaps compressed."""
     return without_ending(path).endswith((".csv", ".tsv"))
 
 
@@ -169,7 +169,7 @@ def _require_use(options: BuildOptions, kinds: set[str]) -> None:
 
 
 Found = tuple[object, InputFile, Form]
-"""What distinguishes a file from all others, the file, and its form."""
+"""The identity of a file, the file, and its form."""
 
 
 def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:

@@ -97,5 +97,5 @@ class BuildOptions:
 
 
 def _are_endings(extensions: Sequence[str]) -> bool:
-    """Whether none is a pattern or several, which would exclude all files."""
+    """Whether each is a single ending. A pattern, or several endings in one text, would exclude all files."""
     return not any(re.search(r"[\s*?\[/]", each) for each in extensions)

@@ -48,7 +48,8 @@ class BlockEncoders(Protocol):
 
 @contextmanager
 def open_encoders(workers: int) -> Iterator[BlockEncoders]:
-    """Context manager of encoders. If ``workers`` is above 1, they are that many processes, which end with the context."""
+    """Context manager of encoders. If ``workers`` is above 1, encoders are that many processes. They end with the
+    context."""
     if workers <= 1:
         yield InlineEncoder()
         return
@@ -177,7 +178,7 @@ def on_ray(address: str, url: str | None = None) -> OpenMaker:
     """Lets ``build`` work on a cluster.
 
     Args:
-        address: HOST:PORT of the cluster, "auto" for the one that runs on this machine, or "local" to start one here.
+        address: HOST:PORT of the cluster, "auto" for the cluster of this machine, or "local" to start a cluster here.
         url: where the tasks send finished segments; None: they return them to this process.
 
     Raises:

@@ -42,7 +42,7 @@ class SilentProgress:
 
 
 def rate(done: float, seconds: float, unit: str = "") -> str:
-    """``done`` of a unit in ``seconds``, as "3.1 passes/s"; below one a second per minute, and below one a minute per hour."""
+    """``done`` units in ``seconds`` as a rate, such as "3.1 passes/s". Slow rates are per minute or per hour."""
     each_second = done / max(seconds, 1e-9)
     factor, time_unit = (1, "s") if each_second >= 1 else (60, "min") if each_second >= 1 / 60 else (3600, "h")
     number = each_second * factor

@@ -62,7 +62,7 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
             closing = "]" if rest.startswith("[") else ""
             rest = rest[len(closing) :]
         if len(rest) < wanted:
-            continue  # without this, an element of many chunks would be parsed as often
+            continue  # without this, an element of many chunks would be parsed once for each chunk
         lines, rest = _take(rest)
         if lines:
             yield Lines(file.path, first, b"\n".join(lines)), bytes_read
@@ -83,9 +83,10 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
 
 
 def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
-    """Yield the elements of a JSON array that are whole, each with its first and last place in ``text``.
+    """Yield the complete elements of a JSON array, each with its first and last place in ``text``.
 
-    ``text`` begins after the opening bracket, and may be cut off. The last tuple is the end of reading, twice, and None.
+    ``text`` begins after the opening bracket, and may be cut off. The last tuple has the place where reading ended,
+    twice, and None.
     """
     place = _skip(text, 0)
     while place < len(text) and text[place] != "]":

@@ -31,8 +31,8 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Records | TokenRun, int]]:
     """Yield batches of rows, each with the number of bytes of the file read so far. A batch has at most 1 MiB, or one row.
 
-    With a tokenizer, the rows are those of a column of texts or conversations, if there is one. Otherwise they are the
-    lists of ids in ``input_ids``.
+    With a tokenizer, the rows come from a column of texts or conversations, if there is one. Otherwise they are the lists
+    of ids in ``input_ids``.
 
     Raises:
         Unsupported: pyarrow is not installed.
@@ -73,7 +73,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
 
 
 def _batches(table: Any, columns: list[str], size: int) -> Iterator[tuple[Any, int]]:
-    """Batches of rows, each with the number of bytes of the file, which has ``size``, read so far."""
+    """Batches of rows, each with the number of bytes read so far of the file of ``size`` bytes."""
     if isinstance(table, ArrowFile):
         yield from table.batches(columns, size)
         return
@@ -186,7 +186,8 @@ def _rows(batch: Any, raw: str) -> tuple[dict[str, Any], ...]:
 
 
 def _written(value: Any) -> Any:
-    """``value`` without its null fields: all structs of a column have the same ones, such as the arguments of all functions."""
+    """``value`` without its null fields: in a column, each struct has the fields of all structs, such as the arguments of all
+    functions."""
     if isinstance(value, dict):
         return {name: _written(field) for name, field in value.items() if field is not None}
     return [_written(each) for each in value] if isinstance(value, list) else value
@@ -216,7 +217,7 @@ def _token_run(batch: Any, options: BuildOptions, path: str, row: int) -> TokenR
 
 
 class Columns:
-    """The names of the columns of a file, and dotted names of the fields of nested ones. A map may have any field."""
+    """The names of a file's columns, and dotted names of the fields of nested columns. A map may have any field."""
 
     def __init__(self, schema: Any) -> None:
         """``schema``: pyarrow's."""
@@ -237,7 +238,7 @@ class Columns:
         return iter(sorted(self._names))
 
     def stored(self, name: str) -> str:
-        """What is read for ``name``: of a field of a map the whole map."""
+        """The column or field to read for ``name``. For a field of a map it is the whole map."""
         return next((each for each in self._maps if name.startswith(f"{each}.") and name not in self._names), name)
 
 
@@ -251,7 +252,8 @@ def plain_rows(batch: Any) -> list[dict[str, Any]]:
 
 
 def _readable(kind: Any) -> Any:
-    """``kind`` with microseconds in place of nanoseconds, which Python's times do not have, also inside of other types."""
+    """``kind`` with microseconds in place of nanoseconds, also inside of other types: Python's times have no
+    nanoseconds."""
     import pyarrow
     from pyarrow import types
 
@@ -272,7 +274,8 @@ def _readable(kind: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON has it: maps as objects, times and decimals as text, NaN, which marks a missing number, as null."""
+    """``value`` as JSON has it: maps as objects, times and decimals as text. NaN marks a missing number and becomes
+    null."""
     if isinstance(value, dict):
         return {name: _plain(field) for name, field in value.items()}
     if isinstance(value, list):

@@ -30,7 +30,7 @@ class BuildReport:
         other_seconds: wall time of each other part of this run.
         run_text_bytes, run_tokens: bytes of text and number of tokens that this run processed.
         resumed_segments: number of segments kept from an interrupted run.
-        peak_memory_bytes: largest resident size of the builder plus that of each worker.
+        peak_memory_bytes: sum of the largest resident sizes of the builder and each worker.
         workers: number of tokenizing processes.
         left_out: number of records that yield no document.
         replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.
@@ -136,7 +136,7 @@ def count(number: int, noun: str) -> str:
 def peak_memory(process: int | None = None) -> int:
     """The largest resident size of a process since its start, in bytes; 0 if it has ended.
 
-    If ``process`` is None, that of this process. The size is read from /proc, because getrusage of a child process includes its
+    ``process``: its id; None for this process. The size is read from /proc, because getrusage of a child process includes its
     parent's size at the fork.
     """
     try:

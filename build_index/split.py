@@ -42,8 +42,8 @@ class ShardReport:
 def split(store: str | Path, output: str | Path, shards: int) -> list[ShardReport]:
     """Split ``store`` into ``output``/shard-0 to shard-N. The new folder ``output`` appears whole, or not at all.
 
-    Each segment is linked to one shard, so no text is copied or sorted again. Counts are kept for each segment, so those of all
-    shards add up to those of ``store``. Shards have about the same number of tokens.
+    Each segment is linked to one shard, so no text is copied or sorted again. Counts are kept for each segment, so the counts
+    of all shards add up to the counts of ``store``. Shards have about the same number of tokens.
 
     Raises:
         NotFound, Corruption: there is no datastore, or it is damaged.

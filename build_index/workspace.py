@@ -99,7 +99,7 @@ class Workspace:
         """Refuse to add to a generation whose files could not be published again. Checksums are not compared.
 
         Raises:
-            Corruption: a file is missing, or is not the one that ``manifest`` lists.
+            Corruption: a file is missing, or differs from what ``manifest`` lists.
         """
         for entry in manifest.files():
             open_segment(self.store / SEGMENTS_NAME, entry, manifest)
@@ -206,8 +206,8 @@ def open_workspace(
 ) -> Iterator[Workspace]:
     """The workspace of ``store``, which ``make`` returns, under the writer lock.
 
-    A folder without a manifest may hold the names ``allowed``, beside those of an unfinished build. If the build fails before a
-    segment is finished, all its files are removed, including the lock if it is new.
+    A folder without a manifest may hold the names in ``allowed`` and the files of an unfinished build, and nothing else. If the
+    build fails before a segment is finished, all its files are removed, including the lock if it is new.
 
     Raises:
         Unavailable: another process writes to the datastore.

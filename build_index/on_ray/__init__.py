@@ -1,1 +1,1 @@
-"""Builds on a Ray cluster: the bytes are those of a build on one machine (docs/design/ray-build.md)."""
+"""Builds on a Ray cluster, with the same bytes as a build on one machine (docs/design/ray-build.md)."""

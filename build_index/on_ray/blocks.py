@@ -58,7 +58,7 @@ class BlockSource:
     wait: Callable[[Any], None]
 
     def blocks(self) -> Iterator[EncodedReference]:
-        """The encoded blocks in order. ``BLOCKS_PER_CORE`` of each core are in flight, and those of the readers.
+        """The encoded blocks in order. In flight are ``BLOCKS_PER_CORE`` of each core, and the readers' blocks.
 
         Raises:
             Lost, SuffolkError: as ``ray_errors``.
@@ -99,7 +99,7 @@ class BlockSource:
         local = any(not is_storage_url(file.path) for file in unit.files)
         node: Any = NodeAffinitySchedulingStrategy(self.cluster.this_node, soft=False) if local else "SPREAD"
         reader = ray.remote(read_unit).options(
-            num_cpus=0,  # it may wait, and must not keep a core from those that it waits for
+            num_cpus=0,  # it may wait, and must not keep a core from the tasks that it waits for
             num_returns="streaming",
             _generator_backpressure_num_objects=2 * BLOCKS_AHEAD,
             max_retries=0,

@@ -78,6 +78,6 @@ def working_nodes() -> list[RayNode]:
 
 
 def find_scratch() -> Scratch:
-    """Runs on a node: where it keeps temporary files, after those of killed tasks are removed."""
+    """Runs on a node: removes the temporary files of killed tasks, and returns where this node keeps its own."""
     folder = remove_stale()
     return Scratch(str(folder), shutil.disk_usage(folder).free)

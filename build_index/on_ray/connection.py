@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster, and turns the errors of Ray into those of Suffolk."""
+"""Connects to a Ray cluster, and turns Ray's errors into Suffolk's."""
 
 from __future__ import annotations
 

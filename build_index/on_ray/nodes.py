@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
 
 
 def require_same(node: RayNode, found: Mapping[str, str]) -> None:
-    """Raises Unsupported: ``found``, the versions on ``node``, are not those here."""
+    """Raises Unsupported: ``found``, the versions on ``node``, differ from the versions here."""
     for name, here in versions().items():
         if found[name] != here:
             raise Unsupported(

@@ -1,4 +1,4 @@
-"""Temporary folders of tasks. Those of killed tasks are removed by the next build."""
+"""Temporary folders of tasks. The next build removes the folders of killed tasks."""
 
 from __future__ import annotations
 

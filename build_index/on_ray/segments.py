@@ -179,7 +179,7 @@ class _Work:
         return min(self.gatherer.options.threads or SORT_CORES, SORT_CORES, self.cluster.node_cores)
 
     def _receive(self) -> None:
-        """Add the oldest segment to the journal. Before, write and verify its file, unless its task has sent it."""
+        """Add the oldest segment to the journal. Unless its task has sent the file, first write and verify it."""
         sorting = self._sorting[0]
         self._wait(sorting.parts)
         done: Sorted = ray.get(next(sorting.parts))

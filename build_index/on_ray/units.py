@@ -45,7 +45,7 @@ class Unit:
 
 
 def cut_units(inputs: Inputs, start: Position) -> Iterator[Unit]:
-    """The units from ``start`` on. Read one after another, they have the blocks that ``read_blocks`` yields for all inputs.
+    """The units from ``start`` on. One after another, they give the same blocks as ``read_blocks`` for all inputs.
 
     Small text files share blocks. So there is no cut between two of them.
     """
