@@ -13,7 +13,7 @@ from suffolk.capacity.simulation import MOST_SERVERS, simulate
 from suffolk.datastore.text_table import Table
 
 CALLS, LEAST_CALLS = 20_000, 2_000
-"""Simulated calls to single shards, and calls at least."""
+"""Simulated calls to single shards; at least LEAST_CALLS calls to all shards."""
 AGREEMENT = 0.2
 
 
@@ -28,7 +28,7 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """Of the formula, as a share of the simulation."""
+        """The difference of the formula, as a share of the simulation."""
         return self.formula / self.simulated - 1
 
 
@@ -67,7 +67,7 @@ def comparison_result(rows: list[Compared]) -> list[dict[str, Any]]:
 
 
 def comparison_lines(rows: list[Compared]) -> list[str]:
-    """The comparison as text, with what differs by more than AGREEMENT."""
+    """The comparison as text. It names figures that differ by more than AGREEMENT."""
     cells = [[row.nodes, row.figure, row.formula, row.simulated, f"{row.difference:+.0%}"] for row in rows]
     lines = ["", str(Table(("simulated with", "figure", "formula", "simulation", "difference"), cells))]
     far = [row for row in rows if abs(row.difference) > AGREEMENT]

@@ -24,7 +24,8 @@ class CapacityPlan:
     Attributes:
         shard: one of its equal shards.
         replicas: nodes of each shard that carry the load; the spares of the need come on top.
-        limits: by name, the nodes that this limit alone would take, without spares; those of the load with these shards.
+        limits: by name, the nodes that each limit alone would take, without spares. The load's limit is for these
+            shards.
     """
 
     shard: ShardModel
@@ -38,13 +39,13 @@ class CapacityPlan:
 
     @property
     def binding(self) -> str:
-        """The limit that takes the most nodes, the first of equal ones; "none" if one node is enough for each."""
+        """The limit that takes the most nodes; of equal limits the first; "none" if one node is enough for each."""
         name = max(self.limits, key=lambda name: self.limits[name])
         return name if self.limits[name] > 1 else "none"
 
 
 def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
-    """The plan with the fewest nodes; of equal ones, the one with the fewest shards, then with the fewest search threads.
+    """The plan with the fewest nodes. Of equal plans, the fewest shards decide, then the fewest search threads.
 
     Raises:
         InvalidArgument: no number of nodes meets the need. The message names the limit.
@@ -63,7 +64,7 @@ def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
 
 
 def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
-    """Shards worth trying: of each number of segments the fewest, with each number of search threads."""
+    """Shards worth trying: for each number of segments, the fewest shards, with each number of search threads."""
     most = min(MAX_SHARDS, need.segments)
     counts = sorted({-(-need.segments // -(-need.segments // count)) for count in range(1, most + 1)})
     threads = [count for count in THREADS if count <= need.node.cores]
@@ -71,7 +72,8 @@ def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
 
 
 def _better(best: CapacityPlan | None, shard: ShardModel) -> CapacityPlan | None:
-    """The better of ``best`` and the plan with such shards. The latency, which takes time to find, comes last."""
+    """The better of ``best`` and the plan with the shards ``shard``. The latency, which takes time to find, comes
+    last."""
     least = {"processors": _by_processors(shard), "network": _by_network(shard), "disk reads": _by_reads(shard)}
     if not _is_better(best, shard, max(least.values())):
         return best
@@ -95,7 +97,8 @@ def _by_disk(need: Need, costs: ServiceCosts) -> int:
 
 
 def _by_memory(shard: ShardModel) -> float:
-    """Shards without which the files do not fit into the memory of a node; infinite if its server processes alone do not."""
+    """Least number of shards with which the files fit into the memory of a node; infinite if the server processes alone do
+    not fit."""
     free = MEMORY_SHARE * shard.need.node.memory - shard.processes * shard.costs.process_bytes
     return math.ceil(shard.shards * shard.resident_bytes / free) if free > 0 else math.inf
 
@@ -166,7 +169,7 @@ class Relaxation:
 
 
 def relaxations(plan: CapacityPlan, costs: ServiceCosts) -> list[Relaxation]:
-    """The changes that save nodes, those that save the most first."""
+    """The changes that save nodes, the largest saving first."""
     found = []
     for change, need in _changes(plan.shard.need):
         try:

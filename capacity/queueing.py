@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_UTILISATION = 0.85
-"""Plans with more are refused: waits then depend on every burst."""
+"""Plans above it are refused: waits then depend on every burst."""
 CHECKED_UTILISATION, MOST_SPREAD = 0.7, 1.25
 """Up to this utilisation, and this spread of the service time, the formulas were compared with a simulation."""
 NORMAL = NormalDist()
@@ -52,7 +52,8 @@ class Response:
         return wait, math.sqrt(third + 2 * self.utilisation * wait**2 - wait**2) / wait
 
     def quantile(self, share: float, servers: int = 1) -> float:
-        """The seconds within which this ``share`` of calls ends, if a call ends with the last of so many servers.
+        """The seconds within which this ``share`` of calls ends. A call ends when the last of ``servers`` servers
+        answers.
 
         The servers count as independent. Calls that come together wait together, so this is an upper bound.
         """

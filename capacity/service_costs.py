@@ -35,7 +35,7 @@ class ServiceCosts:
         search_spread: standard deviation of the search seconds of a context, as a share of their mean.
         wait_s: what a call takes beyond the processor time of both ends, on one machine, in seconds of wall time.
         request_call_bytes, request_context_bytes, reply_context_bytes: sizes of messages.
-        cold_reads: disk reads of a context in a segment of which nothing but the directory is in memory.
+        cold_reads: disk reads of a context in a segment, if only the segment's directory is in memory.
         read_s: wall seconds of a random read of 4 KiB.
         sorted_tokens: tokens that a core sorts in a second.
         text_bytes: bytes of text that a core reads and tokenizes in a second.

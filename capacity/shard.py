@@ -63,7 +63,7 @@ class ShardModel:
     def service(self) -> Service:
         """Time of a call at a server that does nothing else.
 
-        The server searches CHUNK contexts after another. A chunk ends with the longest of the pieces that its threads search last.
+        The server searches CHUNK contexts after another. A chunk ends when the slowest of its threads ends.
         """
         batch, costs = self.need.batch, self.costs
         chunk = min(batch, CHUNK)

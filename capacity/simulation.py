@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import simpy
 
 MOST_SERVERS = 4
-"""Servers of a shard that stay up in a simulation. Queues of a random choice are independent, so a part behaves as all do."""
+"""Servers of a shard that stay up in a simulation. Calls choose servers at random, so queues are independent, and a part of
+the servers behaves like all."""
 JITTER = 0.2
 """Standard deviation of a step's seconds, as a share of their mean."""
 _DRAWN = 1 << 11
