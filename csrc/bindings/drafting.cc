@@ -22,7 +22,7 @@ using namespace py::literals;
 
 using drafting::Drafts;
 
-// Replaces the scores of the trees of each request by those of its calibrator. Changes nothing if a tree is refused.
+// Replaces the scores of each request's trees by its calibrator's scores. Changes nothing if a tree is refused.
 void score_drafts(Drafts& drafts, const std::vector<const drafting::Calibrator*>& calibrators) {
   if (calibrators.size() != drafts.size())
     refuse("calibrators has ", calibrators.size(), " entries for ", drafts.size(), " requests; give one for each");

@@ -109,8 +109,8 @@ class Live : public Searched {
     return found;
   }
 
-  // The columns of `append` and the numbers, of up to `limit` documents in memory that are not removed, from number `begin` on. Fewer
-  // if their tokens, which are left out unless `with_tokens`, are many.
+  // The columns of `append` and the numbers, of up to `limit` documents in memory that are not removed, from number
+  // `begin` on. Fewer if `with_tokens` and the documents have many tokens.
   py::tuple documents(std::uint64_t begin, std::uint64_t limit, bool with_tokens) const {
     constexpr std::size_t kMaxTokens = 1 << 22;
     std::vector<std::uint64_t> sequences, lengths, groups;

@@ -21,8 +21,8 @@ std::uint32_t least(const Segments& segments, std::uint32_t format::Header::* fi
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
 class Searcher : public Searched {
  public:
-  // `deletions` hold the tokens of deleted documents; their counts are subtracted. `deleted_documents` are the indices of these
-  // documents, which only `occurrences` and `count_documents` need.
+  // `deletions` hold the tokens of deleted documents; their counts are subtracted. `deleted_documents` are the indices
+  // of these documents; only `occurrences` and `count_documents` need them.
   Searcher(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
       : Searched(least(segments, &format::Header::vocab_size, kEnd), least(segments, &format::Header::order_depth, format::kMaxOrderDepth), threads) {
     if (segments.empty()) refuse("a datastore needs at least one segment");

@@ -11,8 +11,8 @@
 
 namespace suffolk {
 
-// An array of numbers, not initialised. Large ones are mapped, so that freeing them returns the memory at once: the heap would keep
-// it, and split it up. Throws std::bad_alloc.
+// An array of numbers, not initialised. Large arrays are mapped, so that freeing them returns the memory at once. The heap would
+// keep the memory, and split it up. Throws std::bad_alloc.
 template <typename T>
 class Array {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -12,7 +12,7 @@ namespace suffolk {
 // A context that grows at its end and can be truncated. Not thread-safe; owned by one request.
 //
 // A context is short and changes in every step, so its suffixes are not kept sorted. A draft finds the earlier occurrences of the
-// context's suffix in one pass, sorts their continuations, and expands them like those of a segment.
+// context's suffix in one pass, sorts their continuations, and expands them as in a segment.
 class ContextIndex {
  public:
   // REQUIRES: 1 <= vocab_size < 2^32 - 1

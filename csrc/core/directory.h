@@ -35,7 +35,7 @@ inline std::uint32_t directory_token(const Suffixes& suffixes, std::uint64_t ent
   return token < suffixes.vocab_size ? token : kEnd;
 }
 
-// Narrows a partition_point over the tokens at `depth` of the ranks in `range`. Returns the ranks between two entries.
+// Narrows a partition_point over `range` by the tokens at `depth`. Returns the ranks between two directory entries.
 // REQUIRES: range.lo <= range.hi <= suffixes.count.
 template <typename Predicate>
 Interval narrow_by_token(const Suffixes& suffixes, std::uint32_t depth, Interval range, Predicate before) noexcept {

@@ -50,8 +50,8 @@ class Expansion {
     bool operator<(const Rest& other) const { return bound != other.bound ? bound < other.bound : node > other.node; }
   };
 
-  // Whether `a` comes before `b` in the output: it has more occurrences; or as many, and is shallower; or is equally deep, with a
-  // smaller path in token order.
+  // Whether `a` comes before `b` in the output. More occurrences come first; of equal ones, the shallower node; of
+  // equally deep ones, the smaller path in token order.
   bool precedes(std::int32_t a, std::int32_t b) const {
     if (node(a).count != node(b).count) return node(a).count > node(b).count;
     if (node(a).depth != node(b).depth) return node(a).depth < node(b).depth;
@@ -126,8 +126,8 @@ class Expansion {
     std::size_t first_interval;  // in found_
   };
 
-  // Fills candidates_ with every child that has `least` to `bound` occurrences in the live segments, and possibly others; found_ with
-  // their known intervals, and missing_ with their other segments.
+  // Fills candidates_ with every child that has `least` to `bound` occurrences in the live segments, and possibly
+  // others. Fills found_ with the candidates' known intervals, and missing_ with their other segments.
   void find_candidates() {
     searches_.clear();
     for (std::uint32_t i = 0; i < batch_.size(); ++i) add_searches(i);
@@ -160,7 +160,7 @@ class Expansion {
     }
   }
 
-  // Adds to searches_ those for the children of a rest of the batch, in the live segments.
+  // Adds to searches_ the searches for the children of a rest of the batch, in the live segments.
   void add_searches(std::uint32_t index) {
     const Rest& rest = batch_[index];
     // A child has at least its share of `least` in one segment, for any shares that add up to 1. Shares in proportion to the roots

@@ -1,5 +1,5 @@
 // Builds draft trees: the trie of the continuations of all occurrences of a match, by exact counts (REST, He et al. 2023,
-// section 3.2, which counts only some occurrences).
+// section 3.2; REST counts only some occurrences).
 #pragma once
 
 #include <cstdint>

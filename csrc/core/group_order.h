@@ -10,7 +10,7 @@ namespace suffolk {
 
 inline constexpr std::uint64_t kNoGroup = 0;
 
-// Documents in the order of their groups' keys; those of one group in document order. 4 bytes for each document of a group.
+// Documents in the order of their groups' keys, then in document order. 4 bytes for each document of a group.
 class GroupOrder {
  public:
   GroupOrder() = default;
@@ -24,7 +24,7 @@ class GroupOrder {
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
   }
 
-  // The documents of group `key`, rising. `keys` are those of the constructor. O(log documents).
+  // The documents of group `key`, rising. `keys`: the same as in the constructor. O(log documents).
   std::span<const std::uint32_t> find(std::span<const std::uint64_t> keys, std::uint64_t key) const {
     const auto by_key = [&](std::uint32_t document) { return keys[document]; };
     const auto [begin, end] = std::ranges::equal_range(order_, key, {}, by_key);

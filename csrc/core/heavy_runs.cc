@@ -70,8 +70,8 @@ class Scan {
     samples_.prefetch(rank_, kProbeBlock);
   }
 
-  // Reads the next samples, and prefetches those that follow. Appends each heavy run without its range, and searches for the
-  // begin and the end of it. Returns whether samples are left.
+  // Reads the next samples, and prefetches the samples after them. Appends each heavy run without its range, and
+  // searches for the begin and the end of it. Returns whether samples are left.
   bool advance(std::vector<TokenSearch>& ends, std::vector<Run>& runs) {
     const std::uint64_t step = samples_.step();
     for (std::uint64_t i = 0; i < kProbeBlock; ++i) {

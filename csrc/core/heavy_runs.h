@@ -17,7 +17,7 @@ struct RunSearch {
   Interval range;
   std::uint64_t least = 1;  // ranks of the shortest run to find, at least 1
   std::uint64_t most = 0;   // ranks of the longest run to find
-  std::uint32_t node = 0;   // names the search in its runs, as does `segment`
+  std::uint32_t node = 0;   // identifies the search in its runs, together with `segment`
   std::uint32_t segment = 0;
 };
 

@@ -40,8 +40,8 @@ void check(const FileSet& files, const MemoryShape& shape) {
   }
 }
 
-// The documents of a segment up to number `through`; if `grouped_stay`, only those without a group. Those of deletions are in the
-// order of their removal.
+// The documents of a segment up to number `through`; if `grouped_stay`, only documents without a group. Those of deletions are in
+// the order of their removal.
 DocumentIndices documents_through(const LiveDocuments& documents, std::uint64_t through, bool grouped_stay) {
   DocumentIndices indices;
   for (std::uint32_t i = 0; i < documents.size(); ++i) {
@@ -214,8 +214,8 @@ bool LiveIndex::reserve(std::uint64_t through, const Hold& hold) {
   return all;
 }
 
-// Replaces the files, and drops the documents in memory up to number `through`; if `grouped_stay`, only those without a group. A
-// segment of which documents remain is rewritten.
+// Replaces the files, and drops the documents in memory up to number `through`; if `grouped_stay`, only documents without a
+// group. A segment of which documents remain is rewritten.
 void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay) {
   using Segments = std::vector<std::shared_ptr<const MemorySegment>>;
   const auto keep = [&](const std::shared_ptr<const MemorySegment>& segment) {

@@ -36,9 +36,9 @@ struct LiveStats {
 // Thread-safe: any number of threads may append, remove and take snapshots at the same time.
 //
 // An append sorts its documents into one new segment outside of all locks, then publishes a new snapshot. Merges keep the number of
-// segments low (merge_policy.h). Small ones run in the appending thread, large ones in one background thread, and in the appending
-// thread if there are too many segments meanwhile. A removed document's tokens are also in a deletion segment, whose counts are
-// subtracted, until a merge leaves the document out of both.
+// segments low (merge_policy.h). Small merges run in the appending thread, large merges in one background thread. If there are too
+// many segments meanwhile, large merges also run in the appending thread. A removed document's tokens are also in a deletion
+// segment, whose counts are subtracted, until a merge leaves the document out of both.
 class LiveIndex {
  public:
   // Starts the background thread. Throws kInvalidArgument for a shape out of range, kResourceExhausted if there is no thread.
@@ -56,9 +56,9 @@ class LiveIndex {
   // number that is not in memory.
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
-  // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through`; if `grouped_stay`, only
-  // those without a group. Later documents get higher numbers. Throws kInvalidArgument for files of another vocabulary or a smaller
-  // order depth.
+  // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through`; if
+  // `grouped_stay`, only documents without a group. Later documents get higher numbers. Throws kInvalidArgument for
+  // files of another vocabulary or a smaller order depth.
   void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through, bool grouped_stay = false);
 
   // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
@@ -86,7 +86,8 @@ class LiveIndex {
   struct MergeJob;
   using Lock = std::unique_lock<std::mutex>;
 
-  // Locks segments for one merge or rebase. Its end, by an exception too, locks the mutex and releases those that are left.
+  // Locks segments for one merge or rebase. Its end, by an exception too, locks the mutex and releases the segments
+  // that are still locked.
   class Hold {
    public:
     Hold(LiveIndex& index, Lock& lock) : index_(index), lock_(lock) {}

@@ -27,8 +27,8 @@ using DocumentIndices = std::vector<std::uint32_t>;
 class MemorySegment {
  public:
   // Sorts the suffixes of `documents`. Small batches are sorted in this thread.
-  // Throws kInvalidArgument, naming the document, if one is empty or has a token id that is out of range, or if there are too many
-  // tokens; kResourceExhausted if a thread cannot be started.
+  // Throws kInvalidArgument, naming the document, if a document is empty or has a token id out of range, or if there
+  // are too many tokens. Throws kResourceExhausted if a thread cannot be started.
   MemorySegment(std::span<const Document> documents, const MemoryShape& shape, unsigned threads);
 
   struct Input {

@@ -25,12 +25,12 @@ struct MergeRun {
 
 inline constexpr std::uint64_t kMaxMergedTokens = 0x7FFFFFFF;
 
-// The segments to merge next, out of those after the last busy one; none if all is well.
+// The segments to merge next, out of the segments after the last busy segment; none if all is well.
 //
-// Sizes fall geometrically from the oldest to the newest segment: a segment that is not `ratio` times as large as all newer ones
+// Sizes fall geometrically from the oldest to the newest segment. A segment less than `ratio` times as large as all newer segments
 // together is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest) / log(1 + ratio)
 // segments. The ratio is 1, or larger if `wanted` segments demand it. A segment of which a quarter is removed is rewritten alone.
-// If there are more than `limit` segments all the same, because merges run, the smallest pair is merged.
+// Running merges may still leave more than `limit` segments; then the smallest pair is merged.
 inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments, std::size_t wanted, std::size_t limit) {
   constexpr double kMaxRatio = 8;
   std::size_t first = segments.size();

@@ -32,8 +32,8 @@ struct Work {
   std::atomic<bool> stop = false;
 };
 
-// The number of cores that the calling thread, and the threads that it starts, may run on. hardware_concurrency counts all cores:
-// in a process that is bound to one, further threads only make each other wait.
+// The number of cores that the calling thread, and the threads that it starts, may run on. hardware_concurrency counts all cores.
+// In a process that is bound to one core, further threads only make each other wait.
 inline unsigned usable_cores() {
 #ifdef __linux__
   cpu_set_t cores;

@@ -29,8 +29,8 @@ class ParallelTexts {
   // Forgets a text, if there is one.
   void remove(std::uint64_t number);
 
-  // The draft tree of the continuations of the context's longest suffix in all texts but that of `number`. O(tokens of all texts), and
-  // O(m (max_depth + log m)) to sort m occurrences. Throws kInvalidArgument for bad bounds.
+  // The draft tree of the continuations of the context's longest suffix in all texts but text `number`. O(tokens of all
+  // texts), and O(m (max_depth + log m)) to sort m occurrences. Throws kInvalidArgument for bad bounds.
   DraftTree draft(std::uint64_t number, std::span<const std::uint32_t> context, const QueryBounds& bounds) const;
 
  private:

@@ -15,15 +15,16 @@ namespace suffolk {
 // Which documents a query searches.
 enum class Scope {
   kStore,       // all
-  kGroup,       // those of its groups
-  kGroupFirst,  // those of its groups, then all for what is left of the tree
+  kGroup,       // the documents of its groups
+  kGroupFirst,  // the documents of its groups, then all for the rest of the tree
 };
 
 struct ScopedQuery {
   std::span<const std::uint32_t> context;
   QueryBounds bounds;
   Scope scope = Scope::kStore;
-  // Searched as one group that has the documents of all: in several datastores as one, a group of each. kNoGroup stands for none.
+  // All are searched as one group with the documents of all. If several datastores are searched as one, each has a
+  // group. kNoGroup: none.
   std::span<const std::uint64_t> groups = {};
 
   bool has_group() const;  // without one, kGroup finds nothing
@@ -42,12 +43,13 @@ class ScopedSearch {
   // The draft tree. A group's documents are read, not searched by suffixes (text_search.h); the answer is exact.
   //
   // With kGroupFirst, the nodes of the group's tree come first. If there are fewer than max_nodes, nodes of the tree of all documents
-  // follow, as far as their paths are new. The match is that of the group, if there is one. Of an added node, the score is its share
-  // of the match in all documents, at most the score before it. The count is its count in all documents or its parent's count,
-  // whichever is lower. So counts fall from parent to child, but not from node to node.
+  // follow, as far as their paths are new. The match is the group's match, if there is one. The score of an added node
+  // is its share of the match in all documents, at most the score of the node before it. Its count is its count in all
+  // documents or its parent's count, whichever is lower. So counts fall from parent to child, but not from node to
+  // node.
   //
-  // In all documents, an ending of the last query's context that is at least as long as the match has the same draft. Then the same
-  // tree is returned. REQUIRES: the last query's context is still there.
+  // In all documents, two contexts with the same match have the same draft. So if the context is an ending of the last
+  // query's context and holds its match, the same tree is returned. REQUIRES: the last query's context is still there.
   std::shared_ptr<const DraftTree> draft(const ScopedQuery& query);
 
   // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.
@@ -57,7 +59,7 @@ class ScopedSearch {
   // kGroupFirst, all documents are counted if the group has none.
   std::uint64_t count_documents(const ScopedQuery& query, std::uint64_t most);
 
-  // See Snapshot::group_text; that of one group after the other. Valid until other groups are read.
+  // The texts of these groups (Snapshot::group_text), one after another. Valid until other groups are read.
   std::span<const std::uint32_t> group_text(std::span<const std::uint64_t> groups);
 
  private:

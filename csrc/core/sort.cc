@@ -57,7 +57,7 @@ class Sorter {
     }
   }
 
-  // Whether the suffix is placed by the one that begins a token later. REQUIRES: the token at `at` is no separator.
+  // Whether the suffix that begins a token later places this suffix. REQUIRES: the token at `at` is no separator.
   bool is_induced(std::size_t at) const { return tokens_[at + 1] < group_begin_[tokens_[at]]; }
 
   template <typename Run>
@@ -217,9 +217,10 @@ class Sorter {
   }
 
   // Induced suffixes are sorted by more than order_depth tokens. If two agree in order_depth tokens, they must be sorted by
-  // position. All suffixes of this kind are marked: they were induced, over one or more steps, from direct suffixes that agree
-  // in mark_depth_ tokens or more but not in order_depth. (Of two suffixes that agree in order_depth tokens, each step is
-  // induced for both or for none as long as two of these tokens are left. If fewer may be left, all suffixes are marked.)
+  // position. All suffixes of this kind are marked. They were induced, over one or more steps, from direct suffixes
+  // that agree in at least mark_depth_ tokens, but in fewer than order_depth. (Of two suffixes that agree in
+  // order_depth tokens, each step is induced for both or for none as long as two of these tokens are left. If fewer may
+  // be left, all suffixes are marked.)
   void restore_ties() {
     std::atomic<std::uint32_t> next = 0;
     parallel([&](unsigned) {

@@ -38,7 +38,7 @@ struct Tokens {
 
 // The first tokens of a suffix as one 128-bit number: 8, 5 or 4 tokens of 2, 3 or 4 bytes. The first token is in the highest
 // bits, unused low bits are zero, and every token after the document's end has all bits set. So keys sort like suffixes cut to
-// those tokens.
+// their tokens.
 struct SuffixKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

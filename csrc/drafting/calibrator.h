@@ -52,8 +52,8 @@ class Calibrator {
   // The tables, for `restore`: the counts `hits` and `seen` of each cell.
   std::vector<double> state() const;
 
-  // Replaces all counts by the counts of another calibrator. Throws kInvalidArgument, and changes nothing, if `state` has another
-  // size, an entry that is not finite or below 0, or more hits than seen.
+  // Replaces all counts by the counts of another calibrator. Throws kInvalidArgument, and changes nothing, if `state`
+  // has another size, an infinite, NaN or negative entry, or more hits than seen.
   void restore(std::span<const double> state);
 
  private:

@@ -69,7 +69,7 @@ class Trie {
   struct Node {
     std::int32_t token, parent;
     std::uint32_t sources = 0;
-    double value = 0;      // the probability given its parent; after `score`, that of the whole path
+    double value = 0;      // the probability given its parent; after `score`, the probability of the whole path
     double sum_below = 0;  // of the probabilities of its children
   };
 

@@ -34,10 +34,10 @@ struct ScaledPart {
   std::vector<float> factors;
 };
 
-// Merges the trees of all parts: a tree for each entry of `max_nodes`. Throws as `merge`, and if a part has a wrong place.
+// Merges the trees of all parts: a tree for each entry of `max_nodes`. Throws as `merge`, or if a part has a wrong place.
 Trees merge(std::span<const ScaledPart> parts, std::span<const std::size_t> max_nodes);
 
-// What is to be expected of the trees of one source.
+// The expected value of the trees of one source.
 struct Judgement {
   Drafts first;                      // the nodes without a parent in each request's merged tree; no tree for a request without nodes
   std::vector<double> first_scores;  // the sum of their scores

@@ -57,7 +57,7 @@ class NextTokenTable::Ends {
     for (auto token = tokens.rbegin(); token != tokens.rend() && size_ < kOrder; ++token) add(*token);
   }
 
-  // Lengthens the end by the token before it. A key is the hash of the end, and never 0, which is the key of an empty entry.
+  // Lengthens the end by the token before it. A key is the hash of the end. It is never 0: an empty entry has key 0.
   void add(std::int32_t token) {
     const std::uint64_t shorter = size_ == 0 ? kGolden : keys_[size_ - 1];
     keys_[size_++] = std::max<std::uint64_t>(1, mix(shorter + (std::uint64_t{static_cast<std::uint32_t>(token)} + 1) * kGolden));

@@ -37,8 +37,9 @@ class NextTokenTable {
 
   // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth most likely
   // `candidates` (ids, the most likely first) with their `log_probabilities`, for the token tokens[size - rows + j]. O(rows)
-  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, unless both
-  // have the same whole number of rows, there are fewer rows than tokens, and no candidate is negative.
+  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, if
+  // the two have different or broken numbers of rows, if there are as many rows as tokens or more, or if a candidate is
+  // negative.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
   // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`: the

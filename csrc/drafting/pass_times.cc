@@ -121,7 +121,7 @@ double PassTimes::time_on(std::span<const double> curve, double rows, double req
   return factor_ * std::min(whole, rows * single);
 }
 
-// Standard deviations of the corrections of sizes above `rows`, compared to that of a pass of `rows` rows.
+// Standard deviations of the corrections of sizes above `rows`, compared to the correction of a pass of `rows` rows.
 std::vector<double> PassTimes::deviations(double rows) const {
   const std::size_t points = sizes_.size();
   const Place at = place(rows);

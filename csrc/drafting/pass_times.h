@@ -11,8 +11,8 @@ namespace suffolk::drafting {
 //
 //   curve(rows) + requests * (per_request + per_key * context) + per_pair * rows * context
 //
-// and at most those of the same rows in passes of one row each. The curve interpolates between measured points, and goes on with its
-// last slope. serving/decoding/engine/costs/cost_model.py explains the form, and how real passes correct it. Not thread-safe.
+// and at most the time of the same rows in passes of one row each. The curve interpolates between measured points, and goes on with
+// its last slope. serving/decoding/engine/costs/cost_model.py explains the form, and how real passes correct it. Not thread-safe.
 class PassTimes {
  public:
   struct Terms {
@@ -23,9 +23,9 @@ class PassTimes {
   PassTimes(std::vector<double> sizes, std::vector<double> measured, const Terms& terms);
 
   double time(double rows, double requests, double context) const;
-  // Writes the time for each of `rows`. `deviations`: standard deviations of what is not known yet, compared to a pass of `requests`
-  // rows, to add. `reads`: whether the passes also read prompts; then the correction of a plain pass corrects all sizes.
-  // REQUIRES: seconds has an entry for each of `rows`
+  // Writes the time for each of `rows`. `deviations`: how many standard deviations of the uncertainty to add; the
+  // uncertainty is relative to a pass of `requests` rows. `reads`: whether the passes also read prompts; then the
+  // correction of a plain pass corrects all sizes. REQUIRES: seconds has an entry for each of `rows`
   void times(std::span<const double> rows, double requests, double context, double deviations, bool reads, std::span<double> seconds) const;
 
   // Learns from a real pass: a step of a Kalman filter over logarithms, O(points^2).

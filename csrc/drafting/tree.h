@@ -15,8 +15,8 @@ struct ScoredTree {
   std::span<const std::uint32_t> sources;  // a bit for each source that proposed the node
 };
 
-// Throws kInvalidArgument, naming the first bad node, unless each entry is -1 (a child of the context's last token) or the index of
-// an earlier one, and there are fewer than 2^31. O(n)
+// Each entry must be -1 (a child of the context's last token) or the index of an earlier entry, and there must be fewer than 2^31.
+// Otherwise throws kInvalidArgument, naming the first bad node. O(n)
 void require_parents(std::span<const std::int32_t> parents);
 
 // Throws kInvalidArgument, naming the first bad node, unless all are in 0..vocab_size-1. O(n)
@@ -37,8 +37,8 @@ void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> 
 std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text);
 
 // The accepted nodes, from the top down: each is the token sampled after its parent. `sampled` has the token after the context and
-// after each node; it is below 0 if no token is allowed there, and that node is not accepted. Of equal siblings, the first counts. O(n)
-// REQUIRES: parents passed require_parents; tokens has their length, and sampled one more
+// after each node. An entry below 0 means that no token is allowed there; that node is not accepted. Of equal siblings, the first
+// counts. O(n) REQUIRES: parents passed require_parents; tokens has their length, and sampled one more
 std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
                                         std::span<const std::int64_t> sampled);
 

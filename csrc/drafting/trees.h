@@ -22,8 +22,8 @@ class Trees {
   CountedTree counted(std::size_t tree) const;
   std::span<float> scores(std::size_t tree) { return part<float>(scores_, trees_[tree]); }
 
-  // Adds a tree of an index. Its scores are those of the tree, or the share of the match's occurrences that continue with a node's
-  // path; all sources are `source`.
+  // Adds a tree of an index. A score is the tree's own, or else the share of the match's occurrences that continue with
+  // the node's path. All sources are `source`.
   void add(const DraftTree& tree, std::uint32_t source);
   // Adds a tree with its columns. Without counts, each count is 1. REQUIRES: all columns have one length
   void add(const ScoredTree& tree, const CountedTree& counted, bool partial);
@@ -49,7 +49,7 @@ class Trees {
   std::vector<Tree> trees_;
 };
 
-// The trees of several requests, those of one request in a row.
+// The trees of several requests, one request after another.
 class Drafts {
  public:
   // `counts`: the number of trees of each request. Throws kInvalidArgument unless these are all trees.

@@ -108,7 +108,8 @@ SUFFOLK_TARGET void attend_rows(const Piece& piece, std::size_t row, std::size_t
   if (to == out) std::copy_n(out, rows * width, piece.to.out + row * width);
 }
 
-// A weight of 0 does not hide a value that is not finite. Queries then see nothing but their own keys, one by one.
+// A weight of 0 does not hide an infinite or NaN value. So if there is one, each query is computed alone, over its own
+// keys.
 SUFFOLK_TARGET void attend_piece(const Piece& piece) {
   float* const keys = piece.wide;
   float* const values = keys + kPiece * piece.key_width / 2;

@@ -35,7 +35,7 @@ struct Seen {
 struct Piece {
   const float* queries;  // [count + kQuerySlack, padded key width], as `read_query` writes them
   std::size_t count;
-  const void* const* keys;    // [kPiece + kPieceSlack], those of `seen`, the last one repeated after them
+  const void* const* keys;    // [kPiece + kPieceSlack], the keys of `seen`; the last one is repeated after them
   const void* const* values;  // [kPiece]
   Seen seen;                  // the positions that any query sees; not empty
   const Seen* each;           // [count], the positions that each query sees; equal to `seen` unless the backend `separates`

@@ -1,5 +1,5 @@
-// The loops of every attention backend but that of amx_attention.cc. A source file includes it after tiles.h, with a class `Set` as described there
-// that also has:
+// The loops of every attention backend except amx_attention.cc. A source file includes it after tiles.h, with a class `Set` as described there that
+// also has:
 //
 //   std::size_t kScoreRows      queries of a tile; its kScoreRows * kScoreKeys partial sums fit the registers
 //   Vector spread(float)        the number in all lanes

@@ -56,7 +56,7 @@ Processor ask() noexcept { return {}; }
 
 #endif
 
-// `found` without sets that are better than the one that SUFFOLK_INSTRUCTIONS names.
+// `found` without the sets better than the set that SUFFOLK_INSTRUCTIONS names.
 Processor limited(Processor found) noexcept {
   const char* const named = std::getenv("SUFFOLK_INSTRUCTIONS");
   const std::string_view best = named == nullptr ? "" : named;

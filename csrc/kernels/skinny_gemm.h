@@ -6,9 +6,10 @@
 //
 // **A row's result is the same, bit for bit, for any other rows, any number of rows, any place among them, and any number of
 // threads.** Each (row, output) has n partial sums: 16 with AVX-512, otherwise 8. Sum j adds the products of the inputs j, j +
-// n, j + 2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. On a processor with products of pairs of
-// bf16 (AVX-512 BF16) or tile matrix instructions (AMX), bf16 products of an even number of inputs, or in whole tiles, without int8
-// are added in the order of these instructions, and subnormal numbers count as 0. So the bits depend on the processor.
+// n, j + 2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. Some processors have products of pairs of
+// bf16 (AVX-512 BF16) or tile matrix instructions (AMX). There, bf16 products without int8 are added in the order of these
+// instructions, and subnormal numbers count as 0. This holds for an even number of inputs, or for whole tiles. So the bits depend
+// on the processor.
 #pragma once
 
 #include <cstddef>
