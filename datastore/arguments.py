@@ -45,7 +45,7 @@ def check_contexts(contexts: object) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """A text that can be sent: without surrogates, which are halves of characters."""
+    """A text that can be sent: without surrogates (halves of characters)."""
     if not isinstance(value, str):
         raise InvalidArgument(Field(name), f" is {str(value)[:60]}, of type {_kind(value)}; it must be a text")
     try:
@@ -55,7 +55,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_texts(name: str, values: object) -> None:
-    """A list or another collection of texts, which is no single text."""
+    """A list or another collection of texts, not a single text."""
     if isinstance(values, str):
         raise InvalidArgument(Field(name), f" is the text {values!r}; give a list of texts, such as [{values!r}]")
     if not isinstance(values, Collection):
@@ -65,7 +65,7 @@ def check_texts(name: str, values: object) -> None:
 
 
 def check_groups(groups: object) -> None:
-    """The group of everything, or a list with the group or None of each."""
+    """Check one group for everything, or a list with a group or None for each item."""
     if groups is None or isinstance(groups, str):
         groups = [groups]
     if not is_list(groups):
@@ -78,7 +78,7 @@ def check_groups(groups: object) -> None:
 
 
 def check_iterable(name: str, values: object) -> None:
-    """Something to loop over, which is no text."""
+    """Something to loop over, other than a text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidArgument(Field(name), f" is of type {_kind(values)}; give a list")
 

@@ -15,7 +15,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
 Groups = str | Sequence[str | None] | None
-"""The group of all contexts or documents, or that of each; None: no group."""
+"""One group for all contexts or documents, or a group for each; None: no group."""
 StoreGroups = Groups | Mapping[str, Groups]
 """The same for one datastore; for several that are searched as one, the groups in each by the datastore's name."""
 
@@ -114,7 +114,7 @@ def check_scope(scope: str | None, grouped: Sequence[object]) -> str:
     """``scope``, or the default one. ``grouped``: whether each context has a group.
 
     Raises:
-        InvalidArgument: the scope is unknown, or it is that of a group, and a context has none.
+        InvalidArgument: the scope is unknown, or it needs a group, and a context has none.
     """
     if scope is not None:
         check_choice("scope", scope, SCOPES)

@@ -45,8 +45,8 @@ def open_datastore(
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
         threads: threads that share one batch, including the calling one, 1..1024; 0: one per core that the caller may run
             on. The first batch of more than eight contexts starts them. A process that is forked later uses one thread.
-        previous: an open generation of the same datastore. Segments that both generations have are mapped once, and a tokenizer
-            that it has read is not read again.
+        previous: an open generation of the same datastore. Segments of both generations are mapped once, and its tokenizer is
+            not read again.
 
     Raises:
         InvalidArgument: ``residency`` or ``threads`` is not allowed.
@@ -115,8 +115,7 @@ class Datastore(Retriever):
         return self.manifest.vocab_size
 
     def warm_up(self, contexts: Sequence[Tokens]) -> None:
-        """Draft after ``contexts``, so that the pages which such drafts touch are mapped. Contexts that are refused are
-        ignored."""
+        """Draft after ``contexts``, to map the pages that later drafts touch. Contexts that are refused are ignored."""
         with contextlib.suppress(InvalidArgument):
             self.draft_batch(contexts)
 

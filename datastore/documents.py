@@ -193,7 +193,7 @@ class DocumentTable:
     """Reads a table one block at a time. The bytes may be damaged. Thread-safe."""
 
     def __init__(self, table: memoryview | bytes, path: str) -> None:
-        self._table = table  # itself: a view of a segment keeps the file mapped, a view of the view would not
+        self._table = table  # the view itself: it keeps the segment's file mapped; a view of the view would not
         self._path = path
 
     def origin(self, document: int) -> Origin:

@@ -25,8 +25,8 @@ class DraftTree:
             never exceeds its parent's.
         sources: uint32[n], a bit for each source that proposed the node.
         counts: uint64[n], how many occurrences continue with the node's path; None unless a datastore made the tree.
-        match_length: length of the longest suffix of the context that was found; 0 if none was, or no datastore made
-            the tree.
+        match_length: length of the longest suffix of the context that was found; 0 if none was found, or if the tree is not
+            from a datastore.
         match_count: number of occurrences of that suffix in all segments.
         partial: whether a part of the datastore could not be searched in time. Nodes may be missing, and counts may be too low.
 
@@ -72,7 +72,7 @@ class DraftTree:
         if kept.all():
             return self
         rooted = self.parents < 0
-        # Each turn leaves out one more level below a node that is left out.
+        # Each turn drops the children of dropped nodes.
         while (kept != (left := kept & (rooted | kept[self.parents]))).any():
             kept = left
         numbers = np.cumsum(kept, dtype=np.int32) - 1
@@ -104,8 +104,8 @@ class DraftTree:
         """Check the arrays, and return this tree.
 
         Raises:
-            InvalidArgument: an array has another type, lengths differ, a parent does not precede its child, a score is outside
-                0..1, or a token id is outside 0..vocab_size-1. ``counts`` are not checked.
+            InvalidArgument: an array has another type, lengths differ, or a parent does not precede its child. Or a score is
+                outside 0..1, or a token id is outside 0..vocab_size-1. ``counts`` are not checked.
         """
         validate_all([self], vocab_size)
         return self

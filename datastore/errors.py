@@ -17,7 +17,7 @@ _CLUSTERS = ("ray", "aiohttp")
 class Field(str):
     """An argument, or a field of a request, as a part of a message: max_nodes, messages[0].content.
 
-    A door may write its own name for it.
+    A transport may put its own name of the field in place of this one.
     """
 
 

@@ -49,8 +49,8 @@ def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
     """The file system of ``url``, and the path of ``url`` in it. Directories are listed anew each time.
 
     Raises:
-        InvalidArgument: ``url`` is no URL, names no bucket or folder, has another scheme than SCHEMES, or an empty, ``.`` or
-            ``..`` name between slashes. Object stores take such names literally, and their clients do not agree on them.
+        InvalidArgument: ``url`` is no URL, names no bucket or folder, has a scheme outside SCHEMES, or has an empty, ``.``
+            or ``..`` name between slashes. Object stores take such names literally, and their clients do not agree on them.
         Unsupported: the package for its scheme is not installed.
     """
     if not is_storage_url(url) or "://" not in url:
@@ -71,7 +71,7 @@ def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
 
 
 def file_system_at(url: str) -> tuple[AbstractFileSystem, str]:
-    """As ``open_file_system``, for a URL that a file system has listed. Its names are taken as they are."""
+    """As ``open_file_system``, for a URL that a file system has listed. Names in it are not changed or checked."""
     with storage_errors(url):
         from fsspec.core import url_to_fs
 
@@ -81,9 +81,10 @@ def file_system_at(url: str) -> tuple[AbstractFileSystem, str]:
 
 @contextmanager
 def storage_errors(place: str) -> Iterator[None]:
-    """Turns the errors of a file system at the URL ``place`` into those of Suffolk.
+    """Turns the errors of a file system at the URL ``place`` into Suffolk's errors.
 
-    The libraries below fsspec have errors of their own without a common base. What is none of the cases below becomes Unavailable.
+    The libraries below fsspec have errors of their own without a common base. Errors of other kinds than the cases below become
+    Unavailable.
     """
     try:
         yield

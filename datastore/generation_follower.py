@@ -75,7 +75,7 @@ class GenerationFollower:
         self._reader.close()
 
     def _look(self) -> bool:
-        """Whether the manifest is that of the last call, or is taken up now."""
+        """Whether the manifest is unchanged since the last call, or is taken up now."""
         found = self._identity()
         if found != self._file and self.check():
             self._file = found

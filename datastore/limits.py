@@ -1,4 +1,5 @@
-"""Limits of what a remote datastore is asked. Its service checks them, and a client those without which a request cannot be packed.
+"""Limits of what a remote datastore is asked. Its service checks them all. A client checks the limits without which it cannot pack
+a request.
 
 Checks raise InvalidArgument with the field, its value, the limit and what to do.
 """
@@ -82,7 +83,7 @@ def check_paths(contexts: Sequence[Tokens], trees: Sequence[Paths]) -> None:
     for index, (_, parents) in enumerate(trees):
         if len(parents) and not np.all((parents >= -1) & (parents < np.arange(len(parents)))):
             raise InvalidArgument(f"parents: a node of tree {index} precedes its parent; put parents first")
-        # before their paths are built: those of deep trees need much memory
+        # before the paths are built: paths of deep trees need much memory
         check_range("max_depth", max(1, tree_depth(parents.tolist())), 1, MAX_DEPTH)
 
 

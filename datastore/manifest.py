@@ -53,7 +53,7 @@ class Manifest:
         settings: the settings of the build, for information only; no code reads them.
         deletions: segments that hold the deleted documents of the live segments (datastore/open_segment.py).
         live_sequence: the last sequence number that a live store wrote to segments (serving/store/live_store); 0 if there is none.
-            All documents up to this number are in the segments, except those of groups and deleted ones.
+            All documents up to this number are in the segments, except documents of groups and deleted documents.
     """
 
     generation: Count

@@ -71,7 +71,7 @@ class MergedDatastore(Retriever):
 
     @property
     def has_groups(self) -> bool:
-        """See ``Retriever.has_groups``. A single group is one of the only store that has groups."""
+        """See ``Retriever.has_groups``. A query's single group belongs to the only store with groups."""
         return len(self._grouped) == 1
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
@@ -150,7 +150,7 @@ class MergedDatastore(Retriever):
         return found[1]
 
     def _parts(self, query: ContextQuery) -> Iterator[tuple[Retriever, Sequence[int], ContextQuery]]:
-        """For each store that a query of the store or of groups searches: the contexts, and the query of these alone."""
+        """For each store that the query searches: its contexts, and the query of these contexts alone."""
         every = range(len(query.contexts))
         if query.group is None or query.scope == "store":
             for store in self._stores.values():
@@ -209,7 +209,7 @@ def require_weights(weights: Sequence[int], stores: int) -> None:
 
 
 def shared_limit(counts: Mapping[Name, int], limit: int) -> dict[Name, int]:
-    """``limit`` divided evenly among the names. None gets more than its count; the others get what it leaves."""
+    """``limit`` divided evenly among the names. A name gets at most its count; what it leaves goes to the others."""
     shares = {}
     for left, (name, count) in zip(range(len(counts), 0, -1), sorted(counts.items(), key=itemgetter(1)), strict=True):
         shares[name] = min(count, limit // left)

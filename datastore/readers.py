@@ -82,7 +82,7 @@ class ReaderFile:
 
 
 def read_readers(store: Path) -> list[Reader]:
-    """The processes that follow ``store`` now. Removes the files of ended processes where it may."""
+    """The processes that follow ``store`` now. Removes the files of ended processes, if it has the permission."""
     readers = []
     for path in sorted((store / READERS_NAME).glob("[0-9]*")):
         with suppress(OSError, ValueError, TypeError):  # removed, or being written: the next call reads it
@@ -94,7 +94,7 @@ def wait_for_readers(store: Path, generation: int, seconds: float = WAIT_SECONDS
     """Wait until every process that follows ``store`` serves ``generation``, or has a reason not to.
 
     Returns:
-        The processes as they are then, or after ``seconds``.
+        The processes at that moment, or after ``seconds`` at the latest.
     """
     end = time.monotonic() + seconds
     while True:

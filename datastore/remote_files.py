@@ -18,7 +18,7 @@ PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file at a URL. ``version`` changes with its content, as far as the store tells (63 bits)."""
+    """A file at a URL. ``version`` changes with its content, as far as the store shows it (63 bits)."""
 
     url: str
     size: int

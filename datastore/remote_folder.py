@@ -86,7 +86,7 @@ class RemoteFolder:
 
         Args:
             report: called with the number of further bytes, and with 0 while none arrive. If it raises, the upload is given up,
-                and that is raised.
+                and its error is raised.
         """
         with storage_errors(self.place(name)):
             if self._is_local:
@@ -130,7 +130,7 @@ class RemoteFolder:
             self._files.rm_file(self._path(name))
 
     def age(self, name: str) -> float:
-        """Seconds since the file was written, by the clocks of the store and of this machine. 0 if the store does not tell."""
+        """Seconds since the file was written, by the clocks of the store and of this machine. 0 if the store does not say."""
         with storage_errors(self.place(name)), suppress(NotImplementedError, FileNotFoundError):
             return time.time() - float(self._files.modified(self._path(name)).timestamp())
         return 0.0

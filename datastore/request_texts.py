@@ -1,4 +1,4 @@
-"""Searches texts of requests as if they were a datastore: that of one request, or those that answer one prompt together."""
+"""Searches texts of requests as if they were a datastore: the text of one request, or all texts that answer one prompt."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ContextIndex:
         self.native.truncate(size)
 
     def follow(self, ids: Tokens) -> None:
-        """Change to a text of which this one is the beginning, or to a beginning of this one.
+        """Lengthen the text to ``ids``, or cut it to them: one is the beginning of the other.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.
@@ -73,7 +73,8 @@ class ParallelTexts:
         return self._native.size
 
     def follow(self, number: int, ids: Tokens) -> None:
-        """Change a text, which begins empty, to one of which it is the beginning, or to a beginning of it.
+        """Lengthen text ``number`` to ``ids``, or cut it to them: one is the beginning of the other. A text begins
+        empty.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.
@@ -93,7 +94,7 @@ class ParallelTexts:
         max_depth: int = 10,
         max_nodes: int = 64,
     ) -> DraftTree:
-        """The continuations of the longest suffix of ``context`` in all texts but that of ``number``, with exact counts.
+        """The continuations of the longest suffix of ``context`` in all texts but text ``number``, with exact counts.
 
         Raises:
             InvalidArgument: an id outside of the vocabulary, or bounds out of range.

@@ -51,7 +51,7 @@ class Match(NamedTuple):
 
 
 class PartialMatch(Match):
-    """A match in those shards of a datastore that answered."""
+    """A match in the shards of a datastore that answered."""
 
     __slots__ = ()
 
@@ -65,13 +65,14 @@ class Retriever(Protocol):
     """Longest-suffix lookups and draft trees (REST, He et al. 2023, section 3). Implementations are thread-safe.
 
     A context has any length; only its last ``max_match`` tokens are used. ``lookup`` and ``draft`` also take a text.
-    What is searched, implementations say with ``native``, or they answer ``find_matches`` and ``find_drafts`` themselves.
+    An implementation returns what is searched from ``native``, or overrides ``find_matches`` and ``find_drafts``.
 
     Args, in all queries:
-        group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty. Where several
-            datastores are searched as one, a dict may have the groups of each by its name.
+        group: one group for all contexts, or a sequence with a group or None for each. An unknown group is empty. If several
+            datastores are searched as one, a dict may map their names to groups.
         scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
-            group, and everything if nothing is found there; a draft fills up what is left of ``max_nodes`` from everything.
+            group, and everything if the group has no match. A draft takes its first nodes from the group, and the rest from
+            everything.
 
     Raises, in all queries:
         InvalidArgument: an id is outside the vocabulary, ``min_match`` is above ``max_match``, or ``max_match + max_depth`` is
@@ -87,7 +88,7 @@ class Retriever(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the datastores that it searches as one; for most, ``name`` alone."""
+        """The names of the datastores that it searches as one. Most have only ``name``."""
         return (self.name,)
 
     @property
@@ -170,7 +171,7 @@ class Retriever(Protocol):
         return index.draft(contexts, *bounds, RETRIEVED, keys, searched, least_counts)
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
-        """For each context, the number of documents that hold all of it, at most ``most``. It never is too large. It may be too
+        """For each context, the number of documents that hold all of it, at most ``most``. It is never too large. It may be too
         small if the context occurs more than 16 * (``most`` + 16) times: that many occurrences are looked at.
 
         ``query.scope`` is ``store`` or ``group``.
@@ -192,7 +193,7 @@ class Retriever(Protocol):
         group: str | None = None,
         scope: str | None = None,
     ) -> list[Occurrence]:
-        """Up to ``limit`` occurrences of the whole ``pattern``, spread evenly over those of a segment.
+        """Up to ``limit`` occurrences of the whole ``pattern``, spread evenly over all its occurrences in a segment.
 
         Args:
             pattern: a text or token ids, 1 to the order depth.
@@ -243,10 +244,10 @@ class Retriever(Protocol):
         return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
     def select(self, names: Collection[str]) -> Retriever:
-        """Those of its datastores that ``names`` has. ``close`` of either closes both.
+        """The same retriever, limited to its datastores in ``names``. ``close`` of either closes both.
 
         Raises:
-            InvalidArgument: ``names`` has none of them.
+            InvalidArgument: none of its datastores is in ``names``.
         """
         if self.name not in names:
             raise InvalidArgument(f"datastore {self.name} is not one of {', '.join(names) or 'an empty list'}")

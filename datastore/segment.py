@@ -109,8 +109,8 @@ def merge_segments(
         documents: the document table of the remaining documents.
         threads, progress: threads that merge (0: one per core), and a function called as in ``write_segment``.
 
-    The bytes are those that ``write_segment`` writes for the remaining documents in order. Checksums of the inputs are not
-    compared: verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.
+    ``write_segment`` writes the same bytes for the remaining documents in order. Checksums of the inputs are not compared:
+    verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.
 
     Raises:
         InvalidArgument: the inputs differ in vocabulary, tokenizer or order depth; no token remains, or too many do.

@@ -197,7 +197,7 @@ def node_texts(store: Retriever, context: Tokens, tree: DraftTree) -> list[str]:
 
 
 def window_texts(store: Retriever, place: Occurrence, pattern: int) -> tuple[str, str, str]:
-    """The text before an occurrence, that of its ``pattern`` first tokens, and the text after them."""
+    """The text before an occurrence, the text of its ``pattern`` first tokens, and the text after them."""
     before, tokens = place.before.tolist(), place.tokens.tolist()
     start = len(_whole(store.decode(before)))
     end = len(_whole(store.decode(before + tokens[:pattern])))

@@ -22,8 +22,8 @@ from suffolk.datastore.retriever import Match, Retriever
 class WatchedDatastore(Retriever):
     """Answers from the latest generation of the datastore at ``path``, within a second after its publication.
 
-    A thread opens a new generation and searches it once for the contexts of the last batch, which maps the pages that callers
-    need. Then it replaces one reference. Running calls finish in the generation that they began with, which is freed after the
+    A thread opens a new generation and searches it once for the contexts of the last batch, to map the pages that callers
+    need. Then it replaces one reference. Running calls finish in the generation that they began with. It is freed after the
     last of them. A generation that cannot be opened, or has another vocabulary or tokenizer, is logged and not served.
     Thread-safe.
     """
