@@ -1,7 +1,7 @@
 """Compares the formulas of ``suffolk capacity`` with real draft services on this machine.
 
 One server has a core of its own, and clients on another core keep it busy: how many calls does it answer? Then two servers
-share all cores with processes that use Suffolk's client. Batch sizes are others than those of the profile.
+share all cores with processes that use Suffolk's client. Batch sizes differ from the profile's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kills processes of a cluster at random times under load: on Ray with three nodes on this machine.
 
-Texts must be those of plain decoding, and no acknowledged append to a live store may be lost. Only
+Texts must equal plain decoding's, and no acknowledged append to a live store may be lost. Only
 requests that were in a killed process may fail, or came while Ray Serve starts its proxy again.
 """
 

@@ -75,7 +75,7 @@ class Load:
 
 
 class Broken(Exception):
-    """A request failed; ``worker``: the one that had it, if known."""
+    """A request failed; ``worker``: the worker that had it, if known."""
 
     def __init__(self, text: str, worker: str) -> None:
         super().__init__(text)

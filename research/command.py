@@ -67,7 +67,7 @@ def cpu_clock() -> float:
 def run_command(
     parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
 ) -> int:
-    """Run ``work`` with the parsed ``arguments`` (None: the command line); return its exit code, or that of the error."""
+    """Run ``work`` with the parsed ``arguments`` (None: the command line); return its exit code, or the error's."""
     args = parser.parse_args(arguments)
 
     def checked() -> int:

@@ -1,7 +1,7 @@
 """Enlarges a corpus with copies of its JSON lines in which a share of the words is changed.
 
-Each copy replaces 2 % of its words (``--changed``) with other words of the same file, chosen with a fixed seed, so that
-no long passage repeats. Copy 0 is the unchanged text. Other copies omit the characters before the first word.
+In each copy, 2 % of the words (``--changed``) are replaced with other words of the same file, chosen with a fixed seed.
+So no long passage repeats. Copy 0 is the unchanged text. Other copies omit the characters before the first word.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def compare(store: Path, batches: Sequence[Any], nodes: int) -> dict[str, Any]:
 
 
 def exactness(store: Path, batches: Sequence[Any], nodes: int) -> dict[str, int]:
-    """How many drafts of two shards are equal to those of the whole datastore."""
+    """How many drafts of two shards equal the drafts of the whole datastore."""
     equal = partial = drafts = 0
     with tempfile.TemporaryDirectory(dir=store.parent) as folder, open_datastore(store) as whole:
         parts = [Path(report.path) for report in split(store, Path(folder) / "parts", 2)]
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
             f"{name:<52} p50 {row['p50_us'] / 1e3:6.2f} ms  p99 {row['p99_us'] / 1e3:6.2f} ms  {row.get('hedges', 0)} hedges"
         )
     print(
-        "of {drafts} drafts from two shards {equal} are equal to those of one server, {partial} are partial".format(
+        "of {drafts} drafts from two shards {equal} equal one server's drafts, {partial} are partial".format(
             **results["exactness"]
         )
     )

@@ -1,4 +1,4 @@
-"""Measures passes and decoding on a GPU, and writes all tables into one page, beside those of an older commit if wanted.
+"""Measures passes and decoding on a GPU, and writes all tables into one page, beside an older commit's tables if wanted.
 
 ``passes`` compares kinds of passes: times with 1 to 64 rows and several contexts, passes that read prompts while other requests
 decode, kernels of a pass, starts, and how many rows and drafted texts equal plain ones bit for bit. ``decode`` runs ``suffolk
@@ -74,7 +74,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def find_checkout(older: str, output: Path) -> Path:
-    """The checkout ``older``: a folder, or a commit, which gets a git worktree in ``output``, with its core compiled.
+    """The checkout ``older``: a folder, or a commit. A commit gets a git worktree in ``output``, with its core
+    compiled.
 
     Raises:
         InvalidArgument: no such folder or commit, or its core cannot be compiled.

@@ -74,7 +74,8 @@ _NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Median milliseconds of a pass, and those of them until the host can go on. ``prepare``: of making it at its first use."""
+    """Median milliseconds of a pass: ``whole``, and ``host`` until the host can go on. ``prepare``: of making it at its first
+    use."""
 
     whole: float
     host: float
@@ -85,12 +86,12 @@ def compare(target: Target, kind: str, prompts: Sequence[Ids], scope: Scope) -> 
     """Measure passes of ``kind``. Each of ``prompts`` is decoded twice: plain, and with drafts of right and wrong tokens.
 
     Returns:
-        kind: the kind in use, which is another one if that asked for fails.
+        kind: the kind in use. It differs from the requested kind if that failed.
         start_seconds: making the passes, captures at the start included.
         first_use_milliseconds: the longest preparation of a pass, at the first use of its shape.
-        points, mixed: each point with its milliseconds, and those until the host can go on.
+        points, mixed: each point with its milliseconds, in all and until the host can go on.
         kernels: kernels of a pass of one row, and their busy microseconds; None without CUDA.
-        equal_bits: rows whose logits equal those of passes over single rows, of all compared, by layout.
+        equal_bits: rows with the same logits as in passes over single rows, of all compared, by layout.
         equal_texts, equal_samples: drafted texts that equal plain ones, of all compared, whether device or host ends steps.
     """
     slots = 1 + max(requests for requests, *_ in (*scope.points, *scope.mixed))
@@ -182,7 +183,7 @@ def _chunks(text: Ids, size: int) -> list[list[TreeLayout]]:
 
 
 def _trees(target: Target, text: Ids, size: int) -> list[list[TreeLayout]]:
-    """Trees whose every second row is of the text; the others are wrong siblings, which come first."""
+    """Trees in which every second row is of the text. The other rows are wrong siblings, and come first."""
     layouts = []
     for at in range(0, len(text), size):
         part = text[at : at + size]

@@ -1,4 +1,4 @@
-"""The tables of ``research.gpu``: each figure of this checkout, and beside it that of the older one."""
+"""The tables of ``research.gpu``: each figure of this checkout, beside the older checkout's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Figures = dict[str, dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What one checkout gave: the document of each measurement, or the ``problems`` of those that failed."""
+    """What one checkout gave: the document of each measurement, or the ``problems`` of failed measurements."""
 
     commit: str
     documents: dict[str, Any]

@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     for window in ("quiet", "changing"):
         row = results[window]
         print(f"{window:<9} {row['calls']:6} calls  p50 {row['p50_us']:6.0f} us  p99 {row['p99_us']:6.0f} us")
-    print(f"p99 {results['p99_ratio']:.2f} times that of quiet time, {len(results['errors'])} errors")
+    print(f"p99 {results['p99_ratio']:.2f} times the quiet p99, {len(results['errors'])} errors")
     print(f"{args.rounds} generations, each served within {max(results['noticed_s']):.2f} s")
     if args.json:
         settings = {name: str(value) for name, value in vars(args).items()}

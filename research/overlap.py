@@ -2,8 +2,8 @@
 
 Drafts of overlapping text prove nothing.
 
-Every window of WINDOW tokens is looked up. A prompt is flagged if more than SHARE of its windows occur, or a run of
-LONGEST tokens. --drop writes the flagged ids to a file for 'python -m research.one_tree --exclude'.
+Every window of WINDOW tokens is looked up. A prompt is flagged if more than SHARE of its windows occur, or if a run of
+LONGEST tokens occurs. --drop writes the flagged ids to a file for 'python -m research.one_tree --exclude'.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Overlap:
     Attributes:
         name, group, part: id and set of the row, and the text: prompt, prefill, or the field of an answer.
         tokens: number of tokens of the text.
-        windows: number of runs of ``WINDOW`` tokens. ``found``: number of those that occur.
+        windows: number of runs of ``WINDOW`` tokens. ``found``: number of runs that occur.
         longest: length of the longest run that occurs, at most the datastore's order depth. ``at``: start of that run.
     """
 
@@ -150,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
     )
     parser.add_argument("--datastore", required=True, metavar="STORE", help="folder of a datastore")
-    parser.add_argument("--tokenizer", metavar="MODEL", help="default: the one that the datastore was built with")
+    parser.add_argument("--tokenizer", metavar="MODEL", help="default: the datastore's own")
     parser.add_argument(
         "--share", type=float, default=SHARE, metavar="S", help="largest share of windows (default: %(default)s)"
     )

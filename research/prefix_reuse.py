@@ -33,7 +33,8 @@ _CASES = ("chat", "system prompt", "samples")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One load: prompt tokens of its requests, those that were read, mean seconds to a first token, and the texts."""
+    """One load: prompt tokens of its requests, how many of them were read, mean seconds to a first token, and the
+    texts."""
 
     prompt_tokens: int
     read: int

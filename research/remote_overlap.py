@@ -35,7 +35,7 @@ PACKAGES = ("numpy", "torch", "transformers", "grpcio")
 NOTES = (
     "waiting: every step waits for the reply; ahead: as in service, drafts are prefetched during the target's pass if "
     "that gives more tokens a second",
-    "wait: milliseconds per step; drafted: steps with drafts; prefetched: those of them with prefetched drafts",
+    "wait: milliseconds per step; drafted: share of steps with drafts; prefetched: share of these steps with prefetched drafts",
     "methods alternate prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )
 EXAMPLES = (

@@ -1,7 +1,7 @@
 """Faults of real servers with copies of a live store, under appends and deletions.
 
-Three servers run on this machine. They are killed and stopped; their links are cut in one direction or
-both, or reset at one end; their disks are full, fail, are emptied, put back or damaged at the end.
+Three servers run on this machine. They are killed and stopped. Their links are cut in one direction or both, or reset
+at one end. Their disks are full, fail, are emptied, put back, or damaged at the end.
 At last everything is repaired. What was acknowledged must be there once, and all copies equal.
 """
 

@@ -66,7 +66,7 @@ class Study:
     recorder: Recorder
 
     def cache(self, chunk: int, slots: int = 1) -> KVCache:
-        """A cache whose slots hold the prompt, which slot 0 read in chunks of ``chunk``."""
+        """A cache with the prompt in all slots. Slot 0 read it in chunks of ``chunk``."""
         cache = self.target.new_cache(slots, len(self.tokens) + 64)
         for slot in range(slots):
             for begin in range(0, self.prompt, chunk):

@@ -2,8 +2,9 @@
 
 The study asks a running worker for several sampled answers to each prompt and reads the tokens of every step from the stream.
 ``StepJoiner`` then turns these steps into packets for each interval, at a fixed time a step. Plain decoding gives the same text
-one token a step, so its packets follow from the same answers. An observer learns the packets of all answers but one of each
-prompt, and names the prompt of the remaining ones by the nearest known sequence of sizes. Source: arXiv 2411.01076, section 4.
+one token a step, so its packets follow from the same answers. An observer learns the packets of all answers to each prompt
+except one. For the remaining answers, it names the prompt by the nearest known sequence of sizes. Source: arXiv 2411.01076,
+section 4.
 """
 
 from __future__ import annotations

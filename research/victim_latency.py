@@ -107,7 +107,7 @@ def working(model: str, slots: int) -> Iterator[tuple[subprocess.Popen[str], str
 def gaps(client: WorkerClient, seconds: float) -> list[float]:
     """Times between two replies of one stream, for ``seconds`` after the first."""
     stream = client.generate("Once upon a time", SamplingSettings(max_new_tokens=3000, ignore_eos=True), drafter="none")
-    next(stream)  # the prompt may wait behind those of others
+    next(stream)  # the prompt may wait behind prompts of others
     found, last = list[float](), time.perf_counter()
     end = last + seconds
     for _ in stream:

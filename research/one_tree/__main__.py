@@ -1,9 +1,9 @@
 """Compare one tree of all sources with each source alone, and with rules that choose one source per
 step.
 
-One run measures three things: M at equal numbers of nodes, along recorded plain answers of the
-model; the planner's speed-up along the same answers, by the measured costs of passes; and tokens/s
-in service, by the clock. Each result is written at once, and the same command continues an
+One run measures three things: M at equal numbers of nodes, along recorded plain answers of the model; the planner's
+speed-up along these answers, by the measured costs of passes; and tokens/s in service, by the clock. Each result is
+written at once, and the same command continues an
 interrupted run. With --useless, the run measures how much sources that are never right slow
 decoding. With --parts nodes, the drafter 'hindsight: NETWORK' gives an upper bound: it knows the
 answer, and proposes the longest correct path of the texts and the network."""

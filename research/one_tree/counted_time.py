@@ -66,7 +66,7 @@ def require_counted(networks: Sequence[str]) -> None:
     for name in networks:
         if name not in COUNTED:
             raise InvalidArgument(
-                f"--counted: the time of {name} cannot be counted, only that of {' and '.join(COUNTED)}; leave out "
+                f"--counted: the time of {name} cannot be counted, only the time of {' and '.join(COUNTED)}; leave out "
                 f"{name} or --counted"
             )
 

@@ -1,4 +1,4 @@
-"""Decodes recorded answers on a simulated device, plainly and with drafters. Times are those of a cost table."""
+"""Decodes recorded answers on a simulated device, plainly and with drafters. Times come from a cost table."""
 
 from __future__ import annotations
 

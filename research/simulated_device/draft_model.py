@@ -25,7 +25,7 @@ class SimulatedDraftModel:
     A text is read before its first draft. Each further token takes a pass.
 
     Attributes:
-        prior_gain: as that of a real draft model.
+        prior_gain: the same as a real draft model's.
     """
 
     name = "draft-model"

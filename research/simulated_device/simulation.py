@@ -66,13 +66,13 @@ class Answered:
 
     @property
     def decoded(self) -> int:
-        """Tokens after those of the first step."""
+        """Tokens after the first step's."""
         return sum(self.tokens[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a simulation showed. The rate and M are those of decoding, after the first token of each request."""
+    """What a simulation showed. The rate and M are of decoding alone, after the first token of each request."""
 
     answers: list[Answered]
     seconds: float
@@ -103,7 +103,8 @@ class Result:
         return sum(sum(each.tokens) for each in self.answers) / self.seconds
 
     def full_throughput(self, slots: int) -> float:
-        """Tokens a second of the device while ``slots`` requests run: from their first tokens to that of the last request."""
+        """Tokens a second of the device while ``slots`` requests run: from their first tokens to the last request's first
+        token."""
         begin, end = max(each.ends[0] for each in self.answers[:slots]), max(each.ends[0] for each in self.answers)
         steps = ((at, new) for each in self.answers for at, new in zip(each.ends, each.tokens, strict=True))
         return sum(new for at, new in steps if begin < at <= end) / (end - begin)
@@ -113,7 +114,7 @@ class Result:
         return [float(each) for each in np.quantile([a.ends[0] - a.arrival for a in self.answers], quantiles)]
 
     def token_seconds(self, *quantiles: float) -> list[float]:
-        """Seconds between tokens; those of one step come at once."""
+        """Seconds between tokens; the tokens of one step come at once."""
         gaps = [
             gap
             for each in self.answers
