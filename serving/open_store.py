@@ -25,7 +25,7 @@ def open_store(
     watch: bool = False,
     cache: str | Path | None = None,
 ) -> Datastore | RemoteDatastore | FanoutDatastore | WatchedDatastore:
-    """A datastore on disk, a client of one behind a draft service, or a copy of one in storage.
+    """Opens a datastore on disk, connects to a draft service, or copies a datastore from storage.
 
     Arguments and errors as for ``suffolk.open``.
     """

@@ -32,7 +32,7 @@ APPEND_DEADLINE = 10.0
 FLUSH_DEADLINE = 3600.0
 """Deadline of a flush, a deletion, and a whole stream of appends, in seconds. Flushes and deletions may rewrite files."""
 STREAM_TOKENS = 1 << 16
-"""Tokens of one message of a stream, or those of a single longer document."""
+"""Tokens of one message of a stream. A longer document is a message of its own."""
 Reply = TypeVar("Reply")
 
 
@@ -43,7 +43,7 @@ class _Invoke(Protocol):
 
 
 class RemoteWriter(Appendable):
-    """Appends, deletes, flushes and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
+    """Appends, deletes, flushes and counts over gRPC. Arguments, results and errors are as in ``LiveStore``.
 
     An append whose answer is lost is repeated once. Its key makes sure that it takes effect once. Other calls are not repeated.
     """
@@ -164,7 +164,7 @@ class RemoteWriter(Appendable):
     def _only(self) -> str:
         if len(self.names) > 1:
             raise InvalidArgument(
-                f"{', '.join(self.names)} are searched as one; open the one that documents are appended to by its own URL"
+                f"{', '.join(self.names)} are searched as one; to append, open one of them by its own URL"
             )
         return self.names[0]
 

@@ -21,7 +21,7 @@ MAX_TEXTS = 1024
 MAX_TOKENS = 4 << 20
 """Tokens that may wait."""
 BATCH_TOKENS = 1 << 18
-"""Tokens of one append, or those of a single longer text."""
+"""Tokens of one append. A longer text is an append of its own."""
 CLOSE_SECONDS = 5.0
 """Seconds that ``close`` waits for the texts that are left."""
 

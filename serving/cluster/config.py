@@ -1,4 +1,4 @@
-"""The settings of a cluster, from a YAML or TOML file. Imports no Ray: they are checked before it starts."""
+"""The settings of a cluster, from a YAML or TOML file. Imports no Ray: the settings are checked before Ray starts."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class StoresConfig:
     """Servers of datastores, at most one on a node.
 
     Attributes:
-        datastores: name -> folder or URL, or those of its shards. A folder must lie on every node; what is at a URL is copied
-            there.
+        datastores: name -> folder or URL, or one for each of its shards. A folder must lie on every node; what is at a URL is
+            copied there.
         count: servers; 0 for one on every node, up to MAX_REPLICAS.
-        port: gRPC port on each node; 0 takes a free one. Servers of shards have the next ones, every second.
+        port: gRPC port on each node; 0 takes a free one. Servers of shards have every second port after it.
         options: further options of ``suffolk serve``.
         client: what workers send to them.
         copies: servers of each shard of a published datastore, as far as there are nodes.
         live: name -> datastore that clients append to.
-        register: URL of the place where it is kept which copy of a live store leads: in storage, or etcd. See ``register_url``.
+        register: URL of the place that records which copy of a live store leads: in storage, or etcd. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
             (``copies.py``).
         shards_at: shard of a datastore that has several -> node -> HOST:PORT of its server. The cluster sets it
@@ -260,7 +260,7 @@ def option_words(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def front_rules(front: Endpoint, options: Mapping[str, Any]) -> HostRules:
-    """Which requests of browsers the front answers. ``options``: those of the workers.
+    """Which requests of browsers the front answers. ``options``: the workers' options.
 
     Raises:
         InvalidArgument: other machines can reach the front, and neither ``access`` nor ``insecure`` is among the options; or

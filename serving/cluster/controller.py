@@ -59,7 +59,8 @@ class Controller:
         return self._supervisor.config
 
     def keep_front(self, settings: tuple[Any, ...]) -> None:
-        """Remember the settings of the deployed front. A restarted controller, perhaps of another version, knows none."""
+        """Remember the settings of the deployed front. A restarted controller, perhaps of another version, does not know
+        these settings."""
         self._front = settings
 
     def front(self) -> tuple[Any, ...]:

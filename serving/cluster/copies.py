@@ -1,4 +1,5 @@
-"""Which nodes of a cluster have copies of its live stores and of the shards of others. The lists of live ones never shrink."""
+"""Which nodes of a cluster have copies of its live stores and of the shards of others. The list of a live store's copies never
+shrinks."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def with_copies(config: ClusterConfig, nodes: Sequence[RayNode], before: Mapping
     Servers of nodes that are away stay in the list, so that the others find them when they are back.
 
     Args:
-        nodes: those that are alive.
+        nodes: the nodes that are alive.
         before: ``copies_at`` of the running cluster.
 
     Raises:
@@ -96,22 +97,23 @@ def copies_of(stores: StoresConfig) -> list[tuple[str, ...]]:
 
 
 def _shards_of(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
-    """Of each shard of a live store: node -> HOST:PORT of its copy there."""
+    """For each shard of a live store: node -> HOST:PORT of its copy there."""
     return [stores.copies_at] if name in stores.whole_live else shards_at(stores, name)
 
 
 def with_shards(config: ClusterConfig, nodes: Mapping[RayNode, LiveFiles], before: Placement) -> ClusterConfig:
     """``config`` with the addresses of all copies of shards.
 
-    A shard keeps its copies; a published one those on nodes that are alive. Nodes with files of a live one get a copy too. Then
-    come those with the fewest copies, until there are ``copies`` and ``spare`` ones.
+    A shard of a live store keeps all its copies, and nodes with its files get a copy too. A published shard keeps its copies on
+    nodes that are alive. Then the nodes with the fewest copies get one, until a shard has ``copies`` + ``spare``.
 
     Args:
-        nodes: those that are alive, and the live stores whose files they have.
+        nodes: the nodes that are alive, and the live stores whose files they have.
         before: ``shards_at`` of the running cluster.
 
     Raises:
-        InvalidArgument: too few nodes or too many copies; or another number of shards, or none with the text of a shard.
+        InvalidArgument: too few nodes or too many copies; or another number of shards, or no node with the text of a
+            shard.
     """
     _require_same_shards(config.stores.live, nodes)
     shards = [*shards_of(config.stores)]
@@ -136,7 +138,7 @@ def with_shards(config: ClusterConfig, nodes: Mapping[RayNode, LiveFiles], befor
 def _add(
     shard: ClusterShard, nodes: Sequence[RayNode], placed: dict[str, dict[str, str]], port: int, most: float = math.inf
 ) -> None:
-    """Add copies of ``shard`` until there are ``most``, on those of ``nodes`` with the fewest first."""
+    """Add copies of ``shard`` until there are ``most``. The nodes with the fewest copies come first."""
     found = placed[shard.key]
     free = [node for node in nodes if node.name not in found]
     while free and len(found) < most:
@@ -160,13 +162,13 @@ def _require_copies(shard: ClusterShard, found: Collection[str]) -> None:
 
 
 def _load(node: RayNode, placed: Placement) -> tuple[int, int]:
-    """Copies on a node, and those of them that lead first."""
+    """Number of copies on a node, and how many of them lead first."""
     firsts = sum(next(iter(found), "") == node.name for found in placed.values())
     return sum(node.name in found for found in placed.values()), firsts
 
 
 def _free_address(node: RayNode, port: int, placed: Placement) -> str:
-    """The first free address on a node. ``port`` and the next one are those of its store server."""
+    """The first free address on a node. Its store server has ``port`` and the next one."""
     taken = {*chain.from_iterable(found.values() for found in placed.values())}
     addresses = (str(Endpoint(node.host, port + 2 * each)) for each in count(1))
     return next(address for address in addresses if address not in taken)

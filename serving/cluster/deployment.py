@@ -1,7 +1,7 @@
 """The front as a Ray Serve deployment.
 
-It forwards to workers instead of hosting an engine in each replica: a worker has the same process, options, metrics and
-drain with and without a cluster, and a replica that ends takes no engine with it.
+It forwards to workers instead of hosting an engine in each replica. So a worker has the same process, options, metrics
+and drain with and without a cluster, and a replica that ends takes no engine with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _ANSWER_SECONDS = 10.0
 
 
 class KnownWorkers:
-    """The addresses of the workers of ``cluster``, asked of its controller. The last known ones while it is away."""
+    """The addresses of the workers of ``cluster``, from its controller. While the controller is away, the last known
+    addresses."""
 
     def __init__(self, cluster: str) -> None:
         self._namespace = namespace_of(cluster)
@@ -84,7 +85,7 @@ def front_runs(cluster: str) -> bool:
 
 
 def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
-    """Start the front, or change the one that runs, and wait until it answers.
+    """Start the front, or change a running front, and wait until it answers.
 
     Raises:
         Unavailable: Ray Serve does not start it; the message holds the error.
@@ -127,7 +128,7 @@ def remove_front(cluster: str) -> bool:
 
 
 def _require_answer(config: FrontConfig) -> None:
-    """Raises ResourceExhausted: Ray Serve ran before, at another address, which it keeps."""
+    """Raises ResourceExhausted: Ray Serve ran before, and keeps its other address."""
     here = Endpoint({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host), config.port)
     try:
         with urllib.request.urlopen(f"http://{here}/livez", timeout=_ANSWER_SECONDS):

@@ -1,7 +1,7 @@
 """An HTTP application that forwards requests to the workers of a cluster: OpenAI's API on one address.
 
-A request goes to the worker with the fewest running requests. If that worker cannot be reached, is full or stops, another
-one gets it. So does a request whose worker dies before the answer begins. A stream that has begun breaks with its worker.
+A request goes to the worker with the fewest running requests. If that worker cannot be reached, is full or stops, or if
+it dies before the answer begins, another worker gets the request. A stream that has begun breaks with its worker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAIT_SECONDS = 60.0
 _RETRY_SECONDS = 0.1
 _CONNECT_SECONDS = 2.0
 _MAX_LOST = 2
-"""Workers that may die while they work on a request, before it fails: it may be what ends them."""
+"""A request fails after so many workers died while they worked on it: the request itself may end them."""
 _REFUSALS = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """A worker with one of these has not begun to work on the request: it is full, or it stops."""
 _HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")
@@ -61,7 +61,8 @@ class Front:
             await self._session.close()
 
     async def forward(self, request: Request) -> Response:
-        """Answer ``request`` by a worker. Raises Unavailable: none takes it within WAIT_SECONDS, or they die of it."""
+        """Answer ``request`` by a worker. Raises Unavailable: no worker takes it within WAIT_SECONDS, or it ends
+        workers."""
         body = await read_body(request, MAX_BODY_BYTES)
         end, lost, tried, full = time.monotonic() + WAIT_SECONDS, 0, set[str](), None
         while lost < _MAX_LOST:

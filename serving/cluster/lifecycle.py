@@ -30,7 +30,7 @@ Report = Callable[[str], None]
 """Gets one line about the progress."""
 _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 30.0
-logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its import sets INFO, which would mix with the progress here
+logging.getLogger("ray.serve").setLevel(logging.WARNING)  # at INFO, its lines would mix with the progress here
 
 
 def up(config: ClusterConfig, report: Report) -> None:
@@ -177,7 +177,8 @@ def _require(cluster: str) -> Any:
 
 
 def _finish(controller: Any, config: ClusterConfig, report: Report) -> None:
-    """Wait for the servers, then deploy the front. One that runs stays if it has these settings, and this version's code."""
+    """Wait for the servers, then deploy the front. A running front stays if it has these settings and this version's
+    code."""
     _wait(controller, report)
     if config.front is not None:
         settings = front_settings(config)
@@ -220,6 +221,6 @@ def _remove_servers(cluster: str, graceful: bool) -> list[str]:
     try:
         stopped: list[str] = ray.get(controller.close.remote(graceful))
     finally:
-        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and what it may have missed
+        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and actors that it may have missed
             ray.kill(actor)
     return [*stopped, CONTROLLER]

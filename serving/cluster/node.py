@@ -82,8 +82,8 @@ class LiveFiles:
     """Live stores on a node, and the shards of such: NAME, or NAME@NUMBER-of-TOTAL.
 
     Attributes:
-        found: those that have a folder.
-        with_documents: those of them to which documents were appended.
+        found: the live stores and shards that have a folder.
+        with_documents: which of these have appended documents.
     """
 
     found: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """The topology files of a cluster: where its stores are. They lie in the cluster's folder on every node.
 
-Workers and other clients read it again when it changes (``fanout/servers.py``).
+Workers and other clients read a file again when it changes (``fanout/servers.py``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class PublishedTopology:
 def topologies_of(addresses: Mapping[str, str], stores: StoresConfig) -> dict[str, Topology]:
     """File name -> topology. A node is a zone.
 
-    ``addresses``: node -> gRPC address of each store server that takes requests. They are the replicas of one shard; without any,
-    their file is left out. A datastore with several shards has a file of its own, which lists all copies, also those that are
+    ``addresses``: node -> gRPC address of each store server that takes requests. These servers are the replicas of one shard.
+    Without servers, their file is left out. A datastore with several shards has a file of its own. It also lists copies that are
     away: clients find out which answer.
     """
     found = {FILE: _topology(stores, ",".join(stores.names), [addresses])} if addresses else {}

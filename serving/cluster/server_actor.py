@@ -84,7 +84,7 @@ class ServerActor:
         self._topology.publish(topology, node_folder(self._spec.folder, this_node()))
 
     def wait(self) -> str:
-        """Wait until the server ends, and return why. The next call ends this one: it is that of a restarted controller."""
+        """Wait until the server ends, and return why. A restarted controller's call ends the call before."""
         if self._process is None:
             raise Unavailable(f"{self._spec.name} was not started")
         self._waits = own = self._waits + 1
@@ -103,7 +103,7 @@ class ServerActor:
         return self._spec, self._placed
 
     def facts(self, url: str) -> dict[str, Any]:
-        """What the server at ``url``, this one, says of itself. Raises as ``server_facts``."""
+        """What this server, at ``url``, says of itself. Raises as ``server_facts``."""
         return server_facts(self._spec.kind, url)
 
 

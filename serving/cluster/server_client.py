@@ -14,7 +14,7 @@ from suffolk.datastore.settings import check_fields
 from suffolk.serving.net.tls import TlsFiles, check_files
 
 _NEEDED = {"access": ("token_file", "cert"), "tls_client_ca": ("cert",)}
-"""Option of a server -> what its callers need, one of them."""
+"""Option of a server -> fields of ``ServerClient``. Its callers need one of these."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ServerClient:
 
     Attributes:
         token_file: has the token that is sent.
-        ca: certificate of the authority that signed those of the servers; without it, the authorities of the system count.
+        ca: certificate of the authority that signed the servers' certificates; without it, the system's authorities count.
         cert, key: the own certificate.
     """
 
@@ -37,7 +37,7 @@ class ServerClient:
         return {name: path for name, path in asdict(self).items() if path}
 
     def check(self, of: str, options: Mapping[str, Any]) -> None:
-        """Raises InvalidArgument: a path is not absolute, or servers with these ``options`` have no use for a file.
+        """Raises InvalidArgument: a path is not absolute, or servers with these ``options`` need no file.
 
         ``of``: stores or workers, for messages.
         """
@@ -69,7 +69,8 @@ class ServerClient:
                 )
 
     def url(self, address: str, name: str, options: Mapping[str, Any]) -> str:
-        """The URL of datastore ``name``, or of none, on the server at HOST:PORT, which has these ``options``."""
+        """The URL of datastore ``name`` on the server at ``address``; without a name, of the server itself.
+        ``options``: the server's."""
         scheme = "grpcs" if options.get("tls_cert") else "grpc"
         return f"{scheme}://{address}/{name}" + (f"?{urlencode(given, safe='/')}" if (given := self.given()) else "")
 

@@ -66,7 +66,7 @@ class ServerSpec:
 
 
 def wanted_servers(config: ClusterConfig, nodes: Sequence[RayNode]) -> dict[str, ServerSpec]:
-    """Name -> spec of all servers of ``config``, stores first. ``nodes``: those that are alive.
+    """Name -> spec of all servers of ``config``, stores first. ``nodes``: the nodes that are alive.
 
     Nodes that joined after ``check_stores`` get no store above MAX_REPLICAS: the list of stores could not hold it.
     """

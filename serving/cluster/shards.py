@@ -1,4 +1,5 @@
-"""The shards of datastores. Each has servers of its own, one on each node with a copy, which find each other by their options."""
+"""The shards of datastores. Each has servers of its own, one on each node with a copy. These servers find each other by their
+options."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ class ClusterShard:
     """One of the ``total`` shards of the datastore ``store``.
 
     Attributes:
-        source: folder or URL of its text if it is published; else it is one of a live store with the settings ``live``.
-        copies, spare: servers that it needs, and those that it gets beyond them if there are nodes.
+        source: folder or URL of its text if it is published; empty if it is of a live store, with the settings
+            ``live``.
+        copies, spare: servers that it needs, and further servers that it gets if there are nodes.
     """
 
     store: str
@@ -31,12 +33,13 @@ class ClusterShard:
 
     @property
     def label(self) -> str:
-        """Its number among all of its store, such as 0-of-2."""
+        """Its number among all shards of its store, such as 0-of-2."""
         return f"{self.number}-of-{self.total}"
 
     @property
     def key(self) -> str:
-        """Its name in ``shards_at``, and that of its folder. The total is in it: live stores never change it."""
+        """The name of the shard in ``shards_at``, and of its folder. The number of shards is in it: live stores never
+        change that."""
         return f"{self.store}@{self.label}"
 
     def server(self, node: str) -> str:
@@ -45,7 +48,7 @@ class ClusterShard:
 
 
 def shards_of(stores: StoresConfig) -> Iterator[ClusterShard]:
-    """All shards of those datastores that have several."""
+    """All shards of the datastores that have several."""
     for name in stores.sharded:
         if (live := stores.live.get(name)) is not None:
             for number in range(live.shards):
@@ -57,7 +60,7 @@ def shards_of(stores: StoresConfig) -> Iterator[ClusterShard]:
 
 
 def shards_at(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
-    """Of each shard of a datastore that has several: node -> HOST:PORT of its copy there."""
+    """For each shard of a datastore with several: node -> HOST:PORT of its copy there."""
     return [stores.shards_at[shard.key] for shard in shards_of(stores) if shard.store == name]
 
 
@@ -83,7 +86,8 @@ def require_register(stores: StoresConfig, copies: int) -> None:
 
 
 def replica_words(stores: StoresConfig, copies: Mapping[str, str], node: RayNode, shard: str = "") -> Iterator[str]:
-    """The options of the server on ``node`` of those with ``copies``, node -> HOST:PORT. None for a single server.
+    """The options of the server on ``node``. ``copies``: node -> HOST:PORT of all servers with copies. None for a
+    single server.
 
     ``shard``: the key of the shard of the store, if it has several.
     """

@@ -1,4 +1,5 @@
-"""The settings of a cluster's datastores: published ones, with a source for each or for each of their shards, and live ones."""
+"""The settings of a cluster's datastores. A published datastore has a source, or one for each shard. The others are live
+stores."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from suffolk.serving.net.url import check_store_name
 LIVE_OPTIONS = ("live", "live_tokenizer", "register", "copies", "peer")
 """Options of ``suffolk serve`` that the cluster sets from these settings."""
 Source = str | tuple[str, ...]
-"""A folder or URL, or those of the shards."""
+"""A folder or URL, or one for each shard."""
 
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """A live store. One with a single shard has a copy on each store server; several have servers of their own.
+    """A live store. A store with a single shard has a copy on each store server. Several shards have servers of their
+    own.
 
     Attributes:
         tokenizer: folder of the tokenizer, or of a model, on every node.

@@ -33,7 +33,7 @@ _EVENTS = 200
 class Supervisor:
     """Runs the servers of ``config`` as actors in the Ray namespace ``namespace``, in a thread. Thread-safe.
 
-    Its actors outlive it. A new supervisor adopts those that it finds.
+    Its actors outlive it. A new supervisor adopts the actors that it finds.
     """
 
     def __init__(self, config: ClusterConfig, namespace: str, on_topology: Callable[[PublishedTopology], None]) -> None:
@@ -107,7 +107,7 @@ class Supervisor:
 
     def _reconcile(self) -> None:
         """Start what is missing, and stop what is not wanted, or outdated."""
-        self._publish()  # before workers start, which read it
+        self._publish()  # before workers start: they read it
         wanted, now = wanted_servers(self._config, alive_nodes()), time.monotonic()
         for name, slot in [*self._slots.items()]:
             if slot.state == "starting" and now - slot.since > slot.spec.start_seconds + _PLACE_SECONDS:

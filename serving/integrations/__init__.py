@@ -2,7 +2,7 @@
 
 ``core.py`` drafts and plans for an engine that is not ours; ``vllm``, ``sglang`` and ``transformers`` fit it to their interfaces.
 
-Threads: those of the engine that calls. Appends of finished texts run in the background.
+Threads: the calling engine's. Appends of finished texts run in the background.
 
 Begin with ``core.py``.
 """

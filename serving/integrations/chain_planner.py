@@ -43,7 +43,7 @@ class _Sent:
 class ChainPlanner:
     """Runs the engine's ``Planner`` on pass times measured between two steps of the host. Not thread-safe.
 
-    The first timed pass has no drafts. Later ones are planned with a prior time of a row, which each pass corrects.
+    The first timed pass has no drafts. Later passes are planned with a prior time of a row; each pass corrects it.
     """
 
     def __init__(self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -57,7 +57,7 @@ class ChainPlanner:
         self._sent: dict[int, _Sent] = {}
         self._usual = (
             UsualTime()
-        )  # of a request's draft: other programs that interrupt it would interrupt the pass instead
+        )  # of a request's draft; interruptions by other programs do not count: they would hit the pass instead
         self._left: float | None = None  # when the last step ended
 
     def begin(self, number: int) -> None:
@@ -106,8 +106,8 @@ class ChainPlanner:
     def choose_searched(self, numbers: Sequence[int], requests: int, context: float) -> Set[int]:
         """Return the requests among ``numbers`` to search remote datastores for, in a step of ``requests`` requests.
 
-        An accepted token saves the request's share of a pass if another request takes the place that becomes free
-        earlier. If none waits, it saves one row. The mean of both counts.
+        An accepted token frees the request's place earlier. It saves the request's share of a pass if another request
+        takes that place. If none waits, it saves one row. The mean of both counts.
         """
         seconds = self._costs.time(requests, requests, context)
         row = seconds if requests == 1 else self._costs.slope
@@ -234,7 +234,7 @@ class DatastoreGate:
     def learn_gain(self, number: int, tokens: float) -> None:
         """Learn the gain of a search: accepted tokens that only datastores drafted, less the time of their rows.
 
-        Tokens that a local datastore drafted too cannot be told apart, and count.
+        Tokens that a local datastore drafted too count as well: they cannot be told apart.
         """
         self._gains[number].add(tokens)
         self._overall.add(tokens)

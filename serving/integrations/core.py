@@ -289,6 +289,6 @@ def _open(
             require_match(store, name, options.limits, model, mark, vocab_size)
     except SuffolkError:
         for store in stores:
-            store.close()  # twice for ``memory``, which may be closed again
+            store.close()  # ``memory`` is closed twice, and that is allowed
         raise
     return stores

@@ -7,7 +7,8 @@ import numpy as np
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Floats
 
 _ROW_COST = 0.1
-"""Prior time of one more row, as a share of a pass with one row. It is twice that of 135M parameters on a CPU core."""
+"""Prior time of one more row, as a share of a pass with one row. It is twice the share of a model of 135M parameters on
+a CPU core."""
 _MEMORY = 0.99
 """Decay factor per pass: about the last hundred passes count."""
 _OUTLIER = 1.5
@@ -15,7 +16,8 @@ _OUTLIER = 1.5
 _FEW = 8.0
 """Weight of the passes below which long times are not clipped, because the prior slope can be far too low."""
 _RESTART = 2.0
-"""A pass that is this many times as fast as expected restarts the fit: the first passes of a host can be slow."""
+"""A pass that takes less than the expected time divided by this restarts the fit: the first passes of a host can be
+slow."""
 _TRUST = 1.0
 """Weight of the prior slope, in squared rows."""
 _LEAST = 0.05

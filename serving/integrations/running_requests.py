@@ -21,7 +21,7 @@ class Context:
     """The text of one request in one step of the host.
 
     Attributes:
-        tokens: int32[n], one or more: prompt and generated tokens so far, or only the last of them.
+        tokens: int32[n], n >= 1: prompt and generated tokens so far, or only the last of these.
         key: the host's id of the request. Without an id (None) the request is recognised by its tokens, which must be
             the whole text.
         length: number of tokens of the whole text. None: ``len(tokens)``.

@@ -9,7 +9,7 @@
     call_errors, logs, metrics, tracing  errors on the wire, and records of calls
     url, channel, tokens                 for clients: addresses and connections; token ids as bytes
 
-``proto`` has the messages, ``messages`` packs and checks those of the draft service, ``playground`` has the web pages.
+``proto`` has the messages, ``messages`` packs and checks the draft service's messages, ``playground`` has the web pages.
 
 Threads: gRPC calls have a pool's, HTTP runs in an event loop of its own with a pool for work. Counters have locks of their own.
 

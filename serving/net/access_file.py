@@ -13,8 +13,8 @@
     [tenant.acme]                   # quotas, each optional
     calls_per_second = 100
 
-A token is ``suffolk_ID_SECRET`` with 256 random bits of SECRET. So one fast salted hash is as safe as a slow one: slow
-hashes protect secrets that can be guessed.
+A token is ``suffolk_ID_SECRET`` with 256 random bits of SECRET. So one fast salted hash is safe enough: slow hashes
+protect secrets that can be guessed.
 """
 
 from __future__ import annotations

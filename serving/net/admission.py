@@ -13,9 +13,9 @@ from suffolk.datastore.errors import ResourceExhausted, Unavailable
 RETRY_SECONDS = 0.1
 """Least time after which a refused caller is asked to come back."""
 RETURNS_PER_SECOND = 250
-"""Refused callers that are asked to come back in one second. More would take the time of calls that are answered."""
+"""Refused callers that are asked to come back in one second. More would take time from calls that are answered."""
 MAX_RETRY_SECONDS = 1.0
-"""Longest time, unless a quota says another one. A server that stops or starts is tried again after this time, too."""
+"""Longest time, unless a quota has another. A server that stops or starts is tried again after this time, too."""
 
 
 class Readiness:
@@ -155,7 +155,7 @@ class TokenBucket:
             self._held = min(self.most, self._held + tokens)
 
     def take(self, tokens: float, needed: float | None = None) -> float:
-        """Take ``tokens`` if ``needed`` are held, by default as many. More than are held leave a debt.
+        """Take ``tokens`` if ``needed`` are held (default: ``tokens``). Taking more than are held leaves a debt.
 
         Returns the seconds until ``needed`` are held; 0: the tokens are taken.
         """

@@ -106,7 +106,7 @@ def sent_retry_seconds(metadata: object) -> float | None:
 
 
 def abort_call(context: grpc.ServicerContext, error: SuffolkError, code: grpc.StatusCode | None = None) -> NoReturn:
-    """End a call with ``error``. ``code``: None for that of the error's class."""
+    """End a call with ``error``. ``code``: None takes the code of the error's class."""
     status = Status(code=(code or grpc_code(error)).value[0], message=error_text(error))
     status.details.add().Pack(ErrorInfo(reason=type(error).__name__, domain=DOMAIN, metadata={"change": error.change}))
     if error.field:
@@ -159,7 +159,7 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
 
 
 def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
-    """Suffolk's message for gRPC's ``text``, which is all that gRPC says about a cause; None: the text is shown."""
+    """Suffolk's message for gRPC's ``text``; None: the text is shown. gRPC says nothing else about a cause."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
     if code is grpc.StatusCode.CANCELLED:

@@ -28,7 +28,7 @@ from suffolk.serving.net.grpc_interceptors import OPEN_SERVICE, AccessIntercepto
 from suffolk.serving.net.metrics import RequestMetrics
 
 ARENAS = 2
-"""Of the C heap. They bound the memory that it keeps."""
+"""Arenas of the C heap. Fewer arenas keep less freed memory."""
 _M_ARENA_MAX = -8  # malloc.h
 NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
@@ -41,8 +41,8 @@ SHORT_THREADS = 8
 def share_arenas() -> None:
     """Let all threads allocate from ARENAS arenas of glibc. Arenas that exist already stay, so call it before threads start.
 
-    By default a thread gets an arena of its own, up to 8 for each core. Each keeps what was freed in it, so a server with many
-    threads takes more memory, and longer until it grows no more. MALLOC_ARENA_MAX in the environment is left in force. Other C
+    By default a thread gets an arena of its own, up to 8 for each core. Each arena keeps its freed memory. So with many
+    threads, a server takes more memory, and it grows for longer. MALLOC_ARENA_MAX in the environment is left in force. Other C
     libraries have no arenas.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -91,7 +91,7 @@ class CallingThread(ThreadPoolExecutor):
 
 
 class _Method(NamedTuple):
-    """The threads of a method, the handler that answers its calls, and the one that refuses them."""
+    """The threads of a method, the handler that answers its calls, and the handler that refuses them."""
 
     pool: CallPool
     answer: Handler
@@ -101,8 +101,8 @@ class _Method(NamedTuple):
 class EarlyRefusal(grpc.ServerInterceptor):
     """Ends a call at once if the pool of its method is full. Health checks pass.
 
-    gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. It must cost little:
-    a server that gets twice the calls that it can answer refuses as many as it answers.
+    gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. A refusal must cost
+    little: with twice the calls that it can answer, a server refuses as many as it answers.
     """
 
     def __init__(
@@ -168,14 +168,15 @@ def build_grpc_server(
 
     Args:
         name: full name of the service that ``register`` adds to the server.
-        admission: its limit is also that of the short calls that run or wait. A call of another method that finds no thread is
+        admission: its limit also applies to the short calls that run or wait. A call of another method that finds no thread is
             refused.
         metrics: counts the calls that are refused before they reach the service.
         authenticator: finds the caller of every call except health checks.
         max_request_bytes, max_reply_bytes: limits of one message.
-        short_calls: methods without a stream that compute for milliseconds. They wait for one of SHORT_THREADS threads.
-        streams: full name of a method with a stream in both directions that may run for days -> how many run at a time. They take
-            no thread of the other calls.
+        short_calls: methods without a stream that compute for milliseconds. These calls wait for one of SHORT_THREADS
+            threads.
+        streams: full name of a method with a stream in both directions that may run for days -> how many run at a time. These
+            streams take no thread from other calls.
     """
     most = admission.max_in_flight
     pool = CallPool("grpc", most + SPARE_THREADS, most + SPARE_THREADS)

@@ -58,7 +58,7 @@ def build_app(
         authenticator: finds the caller of a request.
         hosts: which requests of browsers are answered.
         middleware: runs before the caller is known.
-        open_routes: further routes, which need no identity.
+        open_routes: further routes that need no identity.
     """
 
     def answer(request: Request, error: Exception) -> Response:
@@ -81,7 +81,7 @@ def build_app(
 
 
 def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> Exception:
-    """``error``; with the paths of ``routes``, if it says that this one is not served. Files of web pages are none of them."""
+    """``error``. If it says that this path is not served, the paths of ``routes`` are added, without files of web pages."""
     if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
         return error
     methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}
@@ -121,7 +121,8 @@ def _nothing(request: Request, error: Exception) -> Response:
 def starting_page(
     endpoint: Endpoint | None, work: str, error_body: ErrorBody, tls: TlsFiles | None = None
 ) -> Iterator[Endpoint | None]:
-    """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and ``work``, what is being done.
+    """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and the text ``work``: what is
+    being done.
 
     The 503 is text for health checks, and the server's ``error_body`` for calls. Yields the bound endpoint. Raises as
     ``Server.start``.

@@ -1,4 +1,4 @@
-"""Bodies of HTTP: of requests, which are bounded in size, parsed by pydantic and take turns, and of errors."""
+"""Bodies of HTTP requests and errors. Requests are bounded in size, take turns, and are parsed by pydantic."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
-"""Bytes of a body whose invalid value a message shows. Every error holds its value, which may be all of the body."""
+"""The message about a body of at most so many bytes shows its invalid value. An error holds its value, and that may be
+the whole body."""
 _KEYS = 200
 """Characters of the names of a body's fields that a message shows."""
 _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
 _CHARSETS = (*_UTF8, "utf-16", "utf-16le", "utf-16be", "utf-32", "iso-8859-1", "latin1", "windows-1252", "cp1252")
-"""Character sets of bodies. Some others of Python take very long."""
+"""Character sets of bodies. Some of Python's other character sets take very long to decode."""
 _SHOULD_BE = "Input should be "
 _TYPE = "Input should be a"
 """Beginning of pydantic's words for a value of a wrong type."""
@@ -62,7 +63,7 @@ class InvalidField(InvalidArgument):
 def check_encoding(request: Request, is_stream: bool = False) -> str:
     """The character set of the body. ``is_stream``: it is read in parts, and has to be UTF-8.
 
-    Raises HTTPException 415 for a body that is compressed, or in another one.
+    Raises HTTPException 415 for a compressed body, or another character set.
     """
     if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
         text = f"the content encoding is {encoding[:60]!r}; send the body as it is"
@@ -165,7 +166,7 @@ def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
 
 def _words(found: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong. Of a union, all forms that the value may have."""
-    text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's words before those of a validator
+    text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's words before a validator's
     same = [
         each["msg"] for each in errors if (_reach(each), _path(each["loc"])) == (_reach(found), _path(found["loc"]))
     ]
@@ -191,7 +192,7 @@ _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
 class LargeBodies:
     """Parses the bodies of one server in threads: large ones in a single one, and in at most a tenth of the time.
 
-    So those that wait occupy no thread that other calls need. A single caller waits for nothing.
+    So waiting bodies occupy no thread that other calls need. A single caller waits for nothing.
     """
 
     def __init__(self, turns: DutyCycle | None = None) -> None:

@@ -95,7 +95,8 @@ class HostMiddleware:
 
 
 class AccessMiddleware:
-    """Answers requests without an identity with 401, and those beyond a quota with 429. Sets ``caller()`` for all others."""
+    """Answers requests without an identity with 401, and requests beyond a quota with 429. Sets ``caller()`` for all
+    others."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from suffolk.serving.net.http_middleware import SUBJECTS
 from suffolk.serving.net.tls import ServerTls
 
 READ_RATE = 16 << 20
-"""Bytes a second that a server reads, over all connections. A megabyte takes the event loop some 3 ms, even if nobody needs it."""
+"""Bytes a second that a server reads, over all connections. A megabyte takes the event loop some 3 ms, even if it is discarded."""
 READ_BURST = 4 << 20
 """Bytes that are read at once after a pause."""
 SPARE_CONNECTIONS = 64
@@ -31,10 +31,10 @@ SPARE_CONNECTIONS = 64
 READ_SECONDS = 5.0
 """Seconds for one read of a request."""
 IDLE_SECONDS = 95.0
-"""Seconds after which a connection without a request is closed. Proxies and clients close theirs after 4 to 90 (Go's). They have to
-be first, as a request may cross with the end of its connection."""
+"""Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds
+(Go's). They have to close first: a request may be under way while the server closes."""
 _SMALL = 1 << 16
-"""Bytes that are used before their connection waits for the pace."""
+"""Bytes that are passed on before their connection waits for the pace."""
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
@@ -82,9 +82,9 @@ class HttpLimits:
     """Limits of an HTTP server.
 
     Attributes:
-        connections: most open connections. A further one takes the place of the one that has waited the longest for a request; if
-            none waits, it gets 503 at once.
-        read_seconds: seconds for the first request, and for the next part of one.
+        connections: most open connections. A further connection replaces the connection that has waited the longest for a
+            request; if none waits, it gets 503 at once.
+        read_seconds: seconds for the first request, and for the next part of any request.
         idle_seconds: seconds for the next request.
         write_seconds: seconds for a client to read buffered data, before the connection is closed.
         threads: calls that run at the same time outside of the event loop.
@@ -170,7 +170,7 @@ class LimitedProtocol(H11Protocol):
             self._watch_read()
 
     def is_idle(self) -> bool:
-        """Whether it has no request that is answered, or no whole one yet."""
+        """Whether it waits: no request of it is being answered, or its next request is incomplete."""
         return self.cycle is None or self.cycle.response_complete
 
     def _close_waiting(self) -> bool:
@@ -185,7 +185,7 @@ class LimitedProtocol(H11Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Pass ``data`` on: small requests at once, so that large ones of others do not delay them."""
+        """Pass ``data`` on. Small requests pass at once, so that others' large requests do not delay them."""
         self._pace.add(-len(data))
         seconds = self._pace.take(0)
         if seconds <= 0:

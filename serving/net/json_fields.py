@@ -35,7 +35,7 @@ OR_NULL = _OrNull()
 
 
 class NullsBody(BaseModel):
-    """A body in which null in a key that may be left out means that it is left out."""
+    """A body in which an optional key with null counts as absent."""
 
     @model_validator(mode="after")
     def _leave_nulls_out(self) -> Self:

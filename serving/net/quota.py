@@ -52,10 +52,10 @@ class QuotaExceeded(ResourceExhausted):
 
 
 class Usage:
-    """Counts the calls and queries of one tenant, and refuses those beyond its quota. Thread-safe.
+    """Counts the calls and queries of one tenant, and refuses calls beyond its quota. Thread-safe.
 
-    Rates are token buckets that hold one second's worth, and at least one call. A batch of more queries than a bucket holds
-    passes if the bucket is full, and leaves a debt. So a tenant stays within its rate in the long run.
+    Rates are token buckets that hold one second's worth, and at least one call. A batch with more queries than a bucket can
+    hold passes if the bucket is full, and leaves a debt. So a tenant stays within its rate in the long run.
 
     Attributes:
         tenant: its name.
@@ -103,7 +103,7 @@ class Usage:
         """Reserve room for ``added`` tokens, which the ``with`` block stores. Blocks that run at once all have room.
 
         Args:
-            added: the growth of ``stored``; with 0 or less, there is always room.
+            added: the growth of ``stored``. For 0 or less there is always room.
             stored: counts the tenant's stored tokens. It is called only if the tenant has a quota.
 
         Raises:

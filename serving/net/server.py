@@ -38,8 +38,8 @@ _POLL_SECONDS = 0.2
 class ShutdownEvent:
     """An event that asks a server to stop. Thread-safe, and safe in signal handlers.
 
-    ``threading.Event`` is not: a handler that runs while the main thread holds the event's lock deadlocks in ``set``.
-    ``SimpleQueue.put`` is reentrant.
+    ``threading.Event`` is not safe: a handler that runs while the main thread holds the event's lock deadlocks in
+    ``set``. ``SimpleQueue.put`` is reentrant.
     """
 
     def __init__(self) -> None:
@@ -69,8 +69,8 @@ class Server(ABC):
         ready: whether calls are accepted, and why not.
         authenticator: finds the callers of both endpoints.
         stopping: set when the server stops; threads of ``start_thread`` watch it. Signal handlers do not set it.
-        reloads: name -> function that reads something again, such as certificates. ``reload`` calls them all. A function
-            that raises a SuffolkError leaves in force what was there.
+        reloads: name -> function that reads something again, such as certificates. ``reload`` calls them all. If a
+            function raises a SuffolkError, the old content stays in force.
     """
 
     def __init__(self, config: ServerConfig, admission: AdmissionController) -> None:
@@ -114,7 +114,7 @@ class Server(ABC):
         """Name of the model or the datastores, for ``announcement``."""
 
     def cancel_calls(self) -> None:
-        """Let calls that outlast the grace period end with an error. The connections of those that do not are closed."""
+        """Let calls that outlast the grace period end with an error. Close the connections of the others."""
         LOG.warning("the grace period of %g s is over: %d calls are cut off", self.config.grace, self.in_flight())
 
     def in_flight(self) -> int:
@@ -172,7 +172,8 @@ class Server(ABC):
         self._reload_requests.put(None)
 
     def reload(self) -> None:
-        """Read everything in ``reloads`` again. What cannot be read is logged, and stays as it was."""
+        """Read everything in ``reloads`` again. If a file cannot be read, that is logged, and its old content stays in
+        force."""
         for name, read in self.reloads.items():
             try:
                 read()

@@ -1,7 +1,7 @@
 """The worker: decodes for many callers at a time, over gRPC and as OpenAI's API.
 
 ``service.py`` admits a request, hands it to the engine of ``serving/decoding`` and streams its text. ``openai`` turns OpenAI's
-requests into those, and texts into OpenAI's answers: chats, tools, responses, log-probabilities.
+requests into the worker's, and texts into OpenAI's answers: chats, tools, responses, log-probabilities.
 
 Threads: the engine has one; each call waits in one of its server's. A caller that is slow or gone ends its own
 request alone.

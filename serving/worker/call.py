@@ -45,8 +45,8 @@ class GenerateCall:
 class RemotePolicy:
     """What callers of a worker may ask for. Immutable.
 
-    Under verification ``typical`` a caller that chooses tiny thresholds, or flattens the distribution by a high temperature,
-    gets the drafted tokens themselves: text of the worker's datastores. So it needs a floor under the model's own distribution.
+    Under verification ``typical``, tiny thresholds or a high temperature let all drafted tokens pass, so a caller reads text of
+    the worker's datastores. So ``typical`` needs a floor under the model's own distribution.
 
     Attributes:
         typical_floor: least probability of a token that ``typical`` may accept, under the model's own distribution; 0 refuses
@@ -80,9 +80,9 @@ class RemotePolicy:
 class StepJoiner:
     """Joins the steps of one stream that arrive within one interval. Not thread-safe.
 
-    The first step, which always has one token, and the last one are sent at once. Packet sizes and times of an
-    encrypted stream reveal the number of accepted tokens per step. From these numbers the topic of a text can be
-    inferred (arXiv 2411.01076).
+    The first step, always of one token, and the last step are sent at once. Packet sizes and times of an encrypted
+    stream reveal the number of accepted tokens per step. From these numbers the topic of a text can be inferred (arXiv
+    2411.01076).
     """
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -38,7 +38,7 @@ MAX_BIASES = 1024
 MAX_REQUEST_BYTES = 8 << 20
 """Bytes of one request of any worker: twice the size of a prompt at four bytes per character or token."""
 MAX_LISTS = 1 << 16
-"""Opening brackets and braces of an HTTP body, those in texts included."""
+"""Opening brackets and braces of an HTTP body, also inside texts."""
 MAX_REPLY_BYTES = 1 << 20
 """Size of one reply: the tokens and text of one step."""
 SLOW_CLIENT_SECONDS = 60.0

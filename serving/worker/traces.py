@@ -30,7 +30,7 @@ MAX_FOLLOWING = 64
 
 
 def trace_json(trace: StepTrace, text: TokenText, most_nodes: int = STEP_NODES) -> dict[str, Any]:
-    """One step, ready for JSON. Its tree has the first ``most_nodes`` nodes, which are the likeliest, and all accepted ones."""
+    """One step, ready for JSON. Its tree has the first ``most_nodes`` nodes, the likeliest, and all accepted nodes."""
     places = np.arange(len(trace.tree))
     accepted = np.isin(places, trace.accepted)
     kept = (places < most_nodes) | accepted

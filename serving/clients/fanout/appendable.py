@@ -41,11 +41,11 @@ T = TypeVar("T")
 REPEAT_SECONDS = 10.0
 """How long a change of which the outcome is unknown is repeated."""
 REFUSED_SECONDS = 3.0
-"""How long a change that is refused is repeated. By then another copy leads, if one can."""
+"""How long a change that is refused is repeated. Within this time another copy leads, if any can."""
 TRY_SECONDS = 1.0
-"""Deadline of the first try of a change. Each try after a late one has twice as much, because large changes may need it."""
+"""Deadline of the first try of a change. A try after a late try has twice as much, because large changes may need it."""
 FIND_SECONDS = 0.5
-"""Deadline of the question who leads."""
+"""Deadline of asking the copies which one leads."""
 PAUSE_SECONDS = 0.1
 _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_seconds")
 """Numbers of ``LiveStats`` that do not add up: each shard counts on its own."""
@@ -66,10 +66,10 @@ class Leader(NamedTuple):
 class AppendableFanout(FanoutDatastore, Appendable):
     """A ``FanoutDatastore`` that appends and deletes at the copy that leads. Thread-safe.
 
-    A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any; those of one
-    append lie together. Arguments, results and errors are those of ``LiveStore``. A change that a server refused is made at the
-    leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, since another copy may
-    lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
+    A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any shard; all of
+    one append lie in the same shard. Arguments, results and errors are as in ``LiveStore``. A change that a server refused is
+    made at the leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, since
+    another copy may lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
@@ -144,7 +144,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
         return self.servers.shards[self._shard_of(group)].ask_any(lambda store: store.group_stats(group))
 
     def _any_shard(self, documents: Sequence[Document]) -> int:
-        """A shard for documents without a group, the same one for the same first document."""
+        """A shard for documents without a group. The first document decides which."""
         if not documents:
             return 0  # its leader refuses them
         first = documents[0]
@@ -195,7 +195,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
 
 
 def _total(name: str, values: Sequence[Any]) -> Any:
-    """A field of ``LiveStats`` of several shards; of texts, the first that is one."""
+    """A field of ``LiveStats`` of several shards. Numbers are joined; of texts, the first counts."""
     known = [each for each in values if each is not None]
     if name == "oldest_time":
         return min(filter(None, known), default=0)  # 0: there is no document
@@ -205,10 +205,11 @@ def _total(name: str, values: Sequence[Any]) -> Any:
 
 
 def find_leader(shard: ReplicaSet, last: int = 0) -> Leader:
-    """The copy that leads in the latest epoch. One that leads in a later epoch than ``last`` is taken before all have answered.
+    """The copy that leads in the latest epoch. A leader of a later epoch than ``last`` is taken before all copies have
+    answered.
 
     Raises:
-        Unavailable: none of those that answer leads.
+        Unavailable: no copy that answers leads.
     """
     fitting = [each for each in shard if not each.mismatched]
     problems = [each.problem for each in shard if each.mismatched]

@@ -55,8 +55,8 @@ def open_servers(name: str, deadline: float | None) -> tuple[Servers, float]:
 class FanoutDatastore(Retriever):
     """A ``Retriever`` over several draft services. Thread-safe. ``connect_several`` makes it.
 
-    Each call goes to one replica. If it fails, it goes to another one; if it is late, to a second one too. Errors are those of
-    ``RemoteDatastore``, when no replica answers in time.
+    Each call goes to one replica. A failed call goes to another replica; a late call goes to a second replica too. If no
+    replica answers in time, errors are as in ``RemoteDatastore``.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
@@ -111,7 +111,8 @@ class FanoutDatastore(Retriever):
             raise Unavailable(f"{self.url}: this datastore was closed; open it again") from None
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. Shards share the limit as several datastores do; those that do not answer give none."""
+        """See ``Retriever.occurrences``. Shards share the limit as several datastores do; shards that do not answer give no
+        occurrences."""
         shards = self._searched(query.whole)
         if len(shards) == 1:
             return shards[0].ask_any(lambda remote: self._select(remote).find_occurrences(query))
@@ -127,7 +128,7 @@ class FanoutDatastore(Retriever):
     def info(self) -> dict[str, Any]:
         """The info of the datastore, with ``url`` and ``servers``: for each URL its shard, zone, generation and problem.
 
-        With several shards, it is ``merged_info`` of those that answer, and ``shards`` holds the info of each.
+        With several shards, it is ``merged_info`` of the shards that answer, and ``shards`` holds the info of each.
         """
         shards = self._ask_all(lambda remote: remote.info())
         if len(self.servers.shards) == 1:
@@ -194,7 +195,7 @@ class FanoutDatastore(Retriever):
         return next(iter(self._ask_all(ask).values()))
 
     def _ask_all(self, ask: Callable[[RemoteDatastore], T]) -> dict[int, T]:
-        """The answers of those shards that answer. Raises the first error if none does."""
+        """The answers of the shards that answer. Raises the first error if none does."""
         found: dict[int, T] = {}
         errors: list[SuffolkError] = []
         for number, shard in enumerate(self.servers.shards):

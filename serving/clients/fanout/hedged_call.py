@@ -1,4 +1,4 @@
-"""Sends a call to one replica, and to further ones if it fails or is late. The first answer counts."""
+"""Sends a call to one replica, and to further replicas if it fails or is late. The first answer counts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class HedgedCall:
     A failed call goes to the next replica at once. A late one goes to a second replica too, within the set's budget of hedges.
 
     Attributes:
-        winner: the replica that answered first; None before, and if none did.
+        winner: the replica that answered first; None while there is no answer.
         answer: its answer.
-        error: why there is none; None if there is one.
+        error: why there is no answer; None if there is one.
     """
 
     def __init__(self, replicas: ReplicaSet, send: Send, deadline: float, first: ReplicaClient | None = None) -> None:
@@ -108,7 +108,7 @@ class HedgedCall:
                 self._send_next()
 
     def _send_next(self, first: ReplicaClient | None = None, hedge: bool = False) -> None:
-        """Send the call to the next replica, or to the one after it if that cannot be sent."""
+        """Send the call to the next replica. If it cannot be sent there, try the replica after that."""
         while (left := self._end - time.perf_counter()) > 0:
             replica = first if first is not None and first.is_up else self._replicas.choose(self._tried)
             first = None

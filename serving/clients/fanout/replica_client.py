@@ -64,7 +64,7 @@ class ReplicaClient:
         problem: why its last probe failed; empty: it succeeded.
         mismatched: whether it served another vocabulary or tokenizer at its last probe with an answer. Nothing is asked of it.
         generation: the generation that it served at its last probe.
-        in_sync: whether it had all acknowledged changes then. One that has not is asked only if all others are down.
+        in_sync: whether it had all acknowledged changes then. If not, it is asked only if all others are down.
     """
 
     address: ReplicaAddress

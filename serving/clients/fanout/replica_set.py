@@ -18,7 +18,7 @@ T = TypeVar("T")
 HEDGE_SHARE = 0.05
 """Second calls for each first call, in the long run."""
 HEDGE_BURST = 10.0
-"""Second calls that may be saved up. They bridge the moment in which a server stalls, until calls avoid it."""
+"""Second calls that may be saved up. They are used when a server stalls, until calls avoid that server."""
 _WINDOW = 256
 _REFRESH = 32
 """Answers after which the percentile is computed again."""
@@ -54,7 +54,7 @@ class ReplicaSet:
     def choose(self, tried: Collection[ReplicaClient] = ()) -> ReplicaClient | None:
         """The less loaded of two random replicas that are up and not ``tried`` (Mitzenmacher 2001); None if there is none.
 
-        Those that are in sync come first, then those in the caller's zone.
+        Replicas in sync come first, then replicas in the caller's zone.
         """
         up = [replica for replica in self.replicas if replica.is_up and replica not in tried]
         up = [replica for replica in up if replica.in_sync] or up
@@ -68,7 +68,7 @@ class ReplicaSet:
         return Unavailable(f"no server is up: {problems}; servers are probed once a second; are they running?")
 
     def ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:
-        """The answer of the first replica that has one, those that are up first. Raises the last error.
+        """The answer of the first replica that has one. Replicas that are up are asked first. Raises the last error.
 
         Replicas with another vocabulary or tokenizer are not asked.
         """

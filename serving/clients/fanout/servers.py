@@ -34,8 +34,8 @@ class Servers:
     Attributes:
         vocab_size: the vocabulary size of the datastore.
         shards: the current replica sets.
-        names: the names of its datastores, searched as one; one for most.
-        partial: answers that lack a shard, and those whose counts are not proven.
+        names: the names of the datastores that are searched as one. Most have one name.
+        partial: answers that lack a shard, or have unproven counts.
     """
 
     def __init__(self, name: str, address: Address, deadline: float) -> None:
@@ -129,7 +129,7 @@ class Servers:
         return tuple(ReplicaSet(list(map(replica, shard.replicas)), self._address.zone) for shard in topology.shards)
 
     def _probe(self, replicas: Sequence[ReplicaClient], deadline: float = PROBE_DEADLINE) -> list[SuffolkError]:
-        """Probe servers at the same time. Returns the errors of those that did not pass.
+        """Probe servers at the same time. Returns the errors of the servers that did not pass.
 
         A server that is up and gives no answer stays up: its calls decide.
         """

@@ -1,8 +1,9 @@
 """Merges the draft trees of shards into the tree of all of them, with exact counts.
 
-A node may be frequent in the sum only, and missing in the top nodes of a shard. So counts are bounded, and what the bounds leave
-open is asked for: the three-phase uniform threshold algorithm (Cao and Wang 2004), a threshold algorithm (Fagin et al. 2003) with
-a fixed number of rounds. A continuation's count never exceeds that of its beginning, so each answer is a tree.
+A node may be frequent in the sum of the shards, but missing in the top nodes of a shard. So missing counts are bounded, and a
+shard is asked for a count only if the bounds leave the result open. This is the three-phase uniform threshold algorithm (Cao and
+Wang 2004), a threshold algorithm (Fagin et al. 2003) with a fixed number of rounds. A continuation's count never exceeds its
+beginning's count, so each answer is a tree.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ _Place = tuple[int, int, tuple[int, ...]]
 
 
 class ShardMerge:
-    """The nodes that the shards of one query have sent, and the bounds of the counts that they have not. Not thread-safe.
+    """The nodes that the shards of one query have sent, and bounds of the counts that are still missing. Not thread-safe.
 
     Attributes:
         match_length, match_count: the match, and its occurrences in all these shards.
     """
 
     def __init__(self, trees: Mapping[int, DraftTree], max_nodes: int) -> None:
-        """``trees``: by shard, answers with one match to a draft of up to ``max_nodes`` nodes."""
+        """``trees``: by shard, its draft of up to ``max_nodes`` nodes. All have the same match."""
         self.match_length = next(iter(trees.values())).match_length
         self.match_count = sum(tree.match_count for tree in trees.values())
         self._max_nodes = max_nodes
@@ -36,12 +37,12 @@ class ShardMerge:
         self._sums: list[int] = []  # the known occurrences of each node
         self._places: dict[tuple[int, int], int] = {}  # (parent, token) -> node
         self._counts: dict[int, dict[int, int]] = {shard: {} for shard in trees}  # shard -> node -> count
-        self._floors: dict[int, int] = {}  # shard -> the largest count of a node that it has not sent
+        self._floors: dict[int, int] = {}  # shard -> upper bound of the counts that it has not sent
         for shard, tree in trees.items():
             self.add(shard, tree, max_nodes, 1)
 
     def add(self, shard: int, tree: DraftTree, max_nodes: int, least: int) -> bool:
-        """Add a shard's nodes of at least ``least`` occurrences, of which it sent up to ``max_nodes``.
+        """Add a shard's nodes of at least ``least`` occurrences. It sent up to ``max_nodes`` of them.
 
         Returns whether these are all.
         """
@@ -61,7 +62,8 @@ class ShardMerge:
     def threshold(self) -> tuple[int, list[int]]:
         """The count from which shards must list all nodes, and the shards that have not done so.
 
-        ``max_nodes`` nodes have the sum S or more. A node that no shard has sent and that reaches S too has S / shards in one.
+        ``max_nodes`` nodes have the sum S or more. A node that no shard has sent can reach S only if some shard has S / shards
+        of it.
         """
         open_shards = [shard for shard, floor in self._floors.items() if floor > 0]
         if not open_shards or not self._max_nodes:
@@ -70,7 +72,8 @@ class ShardMerge:
         return least, [shard for shard in open_shards if self._floors[shard] >= least]
 
     def missing(self) -> dict[int, Paths]:
-        """By shard, the nodes that may be in the result and whose count there is open, with the nodes above them."""
+        """By shard, the nodes that may be in the result but whose count in this shard is unknown, with the nodes above
+        them."""
         bounds = {shard: self._bounds(shard) for shard in self._counts}
         cut = max(1, self._cut())
         totals = [sum(each) for each in zip(*bounds.values(), strict=True)]

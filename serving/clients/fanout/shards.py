@@ -27,14 +27,14 @@ class ShardCall:
 
     Attributes:
         lost: shards that gave no answer in the first round.
-        unproven: drafts whose counts could not be proven: a shard gave no answer in a later round, or has too many continuations.
+        unproven: drafts with unproven counts: a shard gave no answer in a later round, or has too many continuations.
     """
 
     def __init__(self, shards: Sequence[ReplicaSet], select: Select, deadline: float) -> None:
         """``deadline``: seconds for all rounds together."""
         self.lost, self.unproven = 0, 0
         hidden = any(replica.remote.hides_text for shard in shards for replica in shard)
-        self._lacks_text = hidden and len(shards) > 1  # a shard may hide text that is frequent in all of them
+        self._lacks_text = hidden and len(shards) > 1  # a shard may hide text that is frequent in all shards together
         self._shards, self._select = shards, select
         self._end = time.perf_counter() + deadline
         self._chosen: dict[int, ReplicaClient] = {}  # the replicas that answered first; later rounds ask them too
@@ -61,7 +61,8 @@ class ShardCall:
         return answers
 
     def _list_more(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
-        """The second round: shards list all nodes from the threshold on. Returns the queries for which one did not."""
+        """The second round: shards list all nodes from the threshold on. Returns the queries whose nodes are not all
+        listed."""
         wanted: dict[int, list[tuple[int, int]]] = {}  # shard -> places in the query, and thresholds
         for at, merge in merges.items():
             least, shards = merge.threshold()
@@ -83,7 +84,8 @@ class ShardCall:
         return {at for _, at in unlisted}
 
     def _count(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
-        """The third round: shards count the nodes that others have sent. Returns the queries for which one did not."""
+        """The third round: shards count the nodes that others have sent. Returns the queries whose nodes are not all
+        counted."""
         wanted: dict[int, list[tuple[int, Paths]]] = {}
         uncounted: set[tuple[int, int]] = set()
         room = dict.fromkeys(range(len(self._shards)), MAX_COUNTED_NODES)
@@ -130,7 +132,7 @@ class ShardCall:
         return found
 
     def _round(self, sends: Mapping[int, Send]) -> dict[int, list[Any]]:
-        """The answers of those shards that answer in time."""
+        """The answers of the shards that answer in time."""
         if not sends or self._seconds_left() <= 0:
             return {}
         calls = {
@@ -162,7 +164,7 @@ class ShardCall:
 
 
 def _longest(trees: Mapping[int, DraftTree]) -> dict[int, DraftTree]:
-    """The trees of those shards that have the longest match: the others do not have that text. Without a match, one tree."""
+    """The trees of the shards with the longest match: the others do not have that text. Without a match, one tree."""
     length = max(tree.match_length for tree in trees.values())
     longest = {shard: tree for shard, tree in trees.items() if tree.match_length == length}
     return longest if length else dict(list(longest.items())[:1])

@@ -124,8 +124,8 @@ class DrafterEntry:
         reads_datastores: whether it drafts from datastores.
         takes_head: whether a config.json of another program describes a head for this drafter; None if it has no heads. A
             config.json of Suffolk names its drafter (``"suffolk": name``).
-        take: "module:function". The function takes this entry and all options, and returns those of this drafter, or None if
-            there are none. It rejects bad values before anything is loaded. If it is empty, ``given`` is used.
+        take: "module:function". The function takes this entry and all options, and returns this drafter's options, or None
+            if there are none. It rejects bad values before anything is loaded. If it is empty, ``given`` is used.
         package: name and version of a plugin's package; empty for a built-in drafter.
     """
 

@@ -70,7 +70,7 @@ def make_core(options: IntegrationOptions, vocab_size: int, model: str, tokenize
     """The core for a worker of ``model``. ``ranks``: tensor-parallel processes that draft.
 
     Raises:
-        Unsupported: there are several ranks. Further errors are those of ``DraftCore``.
+        Unsupported: there are several ranks. Further errors come from ``DraftCore``.
     """
     if ranks > 1:
         raise Unsupported(

@@ -51,8 +51,8 @@ def generate(
 ) -> GenerateDecoderOnlyOutput | torch.Tensor:
     """Decode with drafts. A decoding loop for ``custom_generate``. transformers prepares and passes the arguments.
 
-    Greedy ids equal those of plain ``generate`` up to near-ties of two logits. Sampled ids have the same distribution, and
-    follow ``torch.manual_seed``. Logits processors, stopping criteria, streamers, left-padded batches, several return
+    Greedy ids equal the ids of plain ``generate`` up to near-ties of two logits. Sampled ids have the same distribution,
+    and follow ``torch.manual_seed``. Logits processors, stopping criteria, streamers, left-padded batches, several return
     sequences, scores and logits work as in ``generate``. Processors must be stateless: they also score drafted tokens.
 
     The first call for a model takes seconds: it checks the model and measures its passes. The model decodes one call at a time.

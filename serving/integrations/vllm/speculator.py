@@ -25,9 +25,10 @@ class Speculator:
 
     A thread reads the tokens that are known, and writes the tree of their likely continuations into a table. In each step the
     device follows this tree along the tokens of the last passes, and drafts the best path below. If the tree has no such path,
-    as after a late search, the draft is the last token again: vLLM verifies the same number of drafted tokens in every row.
+    as after a late search, the draft repeats the last token, because vLLM verifies the same number of drafted tokens in every
+    row.
 
-    The table is read while the thread may write it. A row that is half written gives a bad draft, which verification rejects.
+    The table is read while the thread may write it. A half-written row gives a bad draft; verification rejects it.
     """
 
     num_query_per_req = 1
@@ -166,5 +167,5 @@ def follow(
 
 
 def _first(found: torch.Tensor) -> torch.Tensor:
-    """int64[b], the first True of each row of ``found``; -2 if there is none, which is no node's parent."""
+    """int64[b], the first True of each row of ``found``; -2 if there is none: no node has that parent."""
     return torch.where(found.any(1), found.int().argmax(1), -2)

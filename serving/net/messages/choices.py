@@ -17,7 +17,7 @@ from suffolk.serving.net.url import is_url, short_name
 
 @dataclass(frozen=True, slots=True)
 class DatastoreChoice:
-    """A datastore to search, how often each of its texts counts (``MergedDatastore``), and the groups in it of the contexts."""
+    """A datastore to search, how often each of its texts counts (``MergedDatastore``), and the contexts' groups in it."""
 
     name: str
     weight: int = 1
@@ -49,7 +49,7 @@ def check_choices(choices: Sequence[DatastoreChoice]) -> tuple[DatastoreChoice, 
 def pack_choices(
     choices: Sequence[DatastoreChoice], groups: Mapping[str, Groups] | None = None
 ) -> list[draft_pb2.DatastoreChoice]:
-    """``groups``: those of the queries, by the name of the datastore. Raises InvalidArgument for a name that is no choice."""
+    """``groups``: the queries' groups, by the name of the datastore. Raises InvalidArgument for a name that is no choice."""
     given = {name: pack_groups(each) for name, each in (groups or {}).items()}
     names = [each.name for each in choices]
     if unknown := sorted(given.keys() - set(names)):

@@ -1,6 +1,7 @@
 """Packs the contexts, matches and trees of a batch as columns (draft.proto), and validates columns that were received.
 
-A column holds the values of all queries, one query after another: one numpy call on it costs less than one on each query.
+A column holds the values of all queries, one query after another. One numpy call on a column costs less than a call for
+each query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packs occurrences of a pattern and tokenizers (draft.proto), and validates those that were received."""
+"""Packs occurrences of a pattern and tokenizers (draft.proto), and validates received ones."""
 
 from __future__ import annotations
 
@@ -107,7 +107,5 @@ def unpack_tokenizer(frame: bytes, expected: str) -> Tokenizer:
     except (zstandard.ZstdError, Corruption) as error:
         raise InvalidArgument(Field("tokenizer"), f": {error}") from None
     if (found := fingerprint(tokenizer)) != expected:
-        raise InvalidArgument(
-            Field("tokenizer"), f": its fingerprint is {found}, not {expected}, that of the datastore"
-        )
+        raise InvalidArgument(Field("tokenizer"), f": its fingerprint is {found}, not {expected} as in the datastore")
     return tokenizer

@@ -60,7 +60,7 @@ _PAGE = """<!doctype html>
 
 
 def page_routes(page: str) -> list[Route]:
-    """Routes of the page ``page``, as in "worker.html", at / and of all static files at /playground/NAME.
+    """Two kinds of routes: the page ``page``, such as "worker.html", at /, and each static file at /playground/NAME.
 
     They are for ``open_routes`` of ``build_app``, as they hold no data.
     """
@@ -82,7 +82,7 @@ def _route(path: str, name: str) -> Route:
 
 
 def report_page(run: Mapping[str, Any]) -> str:
-    """The page of ``run``. It has the views of the worker's page, and needs no server and no network.
+    """The page of ``run``. It has the views of the worker's page, and needs neither server nor network.
 
     ``run``: ``model`` and ``prompt``, texts; ``settings``: name -> value; ``answers``: a list of ``title``, ``drafter``, ``steps``
     (docs/reference/step-trace.md) and ``passages``, from "STEP.NODE" to the answer of /suffolk/passages.

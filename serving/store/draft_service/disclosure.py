@@ -1,4 +1,4 @@
-"""Limits what callers see: no paths of files, and no rare text, as if what fewer than K documents hold were not on file."""
+"""Limits what callers see: no paths of files, and no text that fewer than K documents hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ T = TypeVar("T")
 _PART = 32
 """Texts whose documents are counted between two checks of the deadline."""
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
-"""Whether each text, which belongs to the entry at the same place, is frequent. A text is not if a part of it is not."""
+"""Tells of each text whether it is frequent. A text belongs to the entry at the same place. If a part of a text is
+rare, the text is rare."""
 LOG = logging.getLogger("suffolk.server")
 
 
@@ -76,7 +77,7 @@ class MinCount(StoreView):
         return _group_first(query, self._matches, lambda match: match.count > 0)
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        """See ``Retriever.find_drafts``. A tree is of one scope: that of a group is not filled up with nodes of the store."""
+        """See ``Retriever.find_drafts``. A tree is of one scope: a group's tree is not filled up with nodes of the store."""
         return _group_first(query, self._drafts, lambda tree: tree.match_length > 0)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
@@ -136,7 +137,8 @@ class MinCount(StoreView):
         return tree.where(tree.counts >= self._least)
 
     def _are_frequent(self, query: ContextQuery, places: Sequence[int], texts: Sequence[Tokens]) -> list[bool]:
-        """Whether enough documents hold each text, in the scope of the context of ``query`` at its place."""
+        """For each text, whether enough documents hold it, in the scope of the context of ``query`` at the same
+        place."""
         counts: list[int] = []
         for begin in range(0, len(texts), _PART):
             if self._expired():
@@ -151,7 +153,7 @@ def _group_first(
 ) -> list[T]:
     """The answer of each context: of its group if that has one, else of the store.
 
-    Both are asked, because a rare match in the group would hide a frequent one in the store, and so show that it is there.
+    Both are asked: a rare match in the group would hide a frequent match in the store, and so reveal the rare match.
     """
     if query.group is None or query.scope not in (None, "group_first"):
         return answer(query)
@@ -168,7 +170,8 @@ def _tail(context: Tokens, length: int) -> Tokens:
 
 
 def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Frequent, longest: int) -> list[Occurrence]:
-    """``places`` with windows that are frequent: as many tokens after the pattern as possible, then as many before it.
+    """``places`` with windows cut until they are frequent: first as many tokens after the pattern as possible, then
+    before it.
 
     Args:
         pattern: tokens of the pattern, which is frequent.
@@ -188,9 +191,10 @@ def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Freque
 
 
 def largest_frequent(limits: Sequence[int], text: Callable[[int, int], Tokens], are_frequent: Frequent) -> list[int]:
-    """For each entry, the largest size of 0 to its limit with a frequent ``text(entry, size)``. That of size 0 is frequent.
+    """For each entry, the largest size, from 0 to its limit, at which ``text(entry, size)`` is frequent. The text of size
+    0 is frequent.
 
-    Limits are tried first, because most are frequent. Then it bisects.
+    The limits are tried first, because most are frequent. For the other entries, the sizes are bisected.
     """
     low, high, sizes = [0] * len(limits), list(limits), list(limits)
     while open_ := [at for at in range(len(limits)) if low[at] < high[at]]:
@@ -216,7 +220,8 @@ class HiddenPaths:
 
     @contextmanager
     def in_errors(self, stores: Mapping[str, Retriever]) -> Iterator[None]:
-        """Errors of the block name ``stores`` in place of their folders. The log has the folders, once for an error that recurs."""
+        """Errors of the block have the names of ``stores`` in place of their folders. The folders are logged, once for an error
+        that recurs."""
         try:
             yield
         except SuffolkError as error:

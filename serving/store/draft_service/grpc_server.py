@@ -154,7 +154,8 @@ def _append_reply(appended: Appended) -> draft_pb2.AppendReply:
 def received_in_time(
     requests: Iterator[Request], context: grpc.ServicerContext, seconds: float, first_seconds: float
 ) -> Iterator[Request]:
-    """Yield ``requests``. The call is cancelled if the next one takes over ``seconds``, or the first ``first_seconds``."""
+    """Yield ``requests``. The call is cancelled if the first message takes over ``first_seconds``, or a later message over
+    ``seconds``."""
     allowed = first_seconds
     while True:
         timer = threading.Timer(allowed, context.cancel)

@@ -162,7 +162,7 @@ def _endpoint(
     role: Role = Role.READ,
     keys: Sequence[str] = (),
 ) -> Callable[[Request], Awaitable[Response]]:
-    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: those of the query."""
+    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: of the query."""
 
     async def answer(request: Request) -> Response:
         if role > Role.READ:
@@ -175,7 +175,7 @@ def _endpoint(
         if len(data) > LARGE:
             turn = asyncio.ensure_future(bodies.run(len(data), found))
             await asyncio.wait([turn])
-            found = turn.result  # its errors are those of the call below
+            found = turn.result  # its errors are the errors of the call below
 
         def run() -> Any:
             check_query(request, *keys)

@@ -31,7 +31,7 @@ TokenIds = Annotated[list[Token], FailFast()]
 
 
 class ChoiceBody(NullsBody):
-    """A datastore to search, its weight, and its group of all contexts, or a list with one or null for each."""
+    """A datastore to search, its weight, and its group for all contexts, or a list with a group or null for each."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     name: str
@@ -59,7 +59,8 @@ class StoresBody(NullsBody):
 class LookupBody(StoresBody):
     """The keys of a lookup. Sizes and names are checked by ``DraftService``.
 
-    ``text`` is a single context, which the server encodes. ``group``: one for all contexts, or a list with one or null for each.
+    ``text`` is a single context, which the server encodes. ``group``: a group for all contexts, or a list with a group or null
+    for each.
     """
 
     contexts: Annotated[list[TokenIds], FailFast(), OR_NULL] = []

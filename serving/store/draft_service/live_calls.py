@@ -32,8 +32,8 @@ class Append(NamedTuple):
 class LiveCalls:
     """Appends, deletions, flushes and counts, for gRPC and HTTP. Thread-safe.
 
-    All calls raise NotFound for an unknown datastore, Unsupported for one that is not live, PermissionDenied for a caller without
-    the role, and the errors of ``LiveStore``.
+    All calls raise NotFound for an unknown datastore, Unsupported if it is not live, PermissionDenied for a caller without the
+    role, and the errors of ``LiveStore``.
     """
 
     def __init__(self, service: DraftService) -> None:
@@ -56,7 +56,8 @@ class LiveCalls:
         """Make each of ``appends``, and return the sums.
 
         Args:
-            admitted: runs one append as a call of its own, so that a slow stream occupies no place between two messages.
+            admitted: runs each append as a call of its own, so that a slow stream occupies no place between two
+                messages.
 
         Raises:
             SuffolkError: of the first message that fails; the messages before it stay, and the error counts them.
@@ -118,7 +119,7 @@ class LiveCalls:
 
 
 def add_appended(total: Appended | None, more: Appended) -> Appended:
-    """The sum of appends. ``total``: of those before; None if there are none."""
+    """The sum of appends. ``total``: of the replies before; None if there are none."""
     if total is None:
         return more
     return Appended(

@@ -88,7 +88,7 @@ class PageFaults(Collector):
 class BulkHistogram(Collector):
     """A histogram that takes its lock once for many values.
 
-    The one of prometheus_client takes a microsecond per value.
+    The histogram of prometheus_client takes a microsecond per value.
     """
 
     def __init__(self, name: str, help_text: str, bounds: Sequence[int]) -> None:

@@ -39,7 +39,7 @@ from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 CHUNK = 32
 """Queries between two checks of the deadline."""
 _MOST_MERGED = 256
-"""Combinations of datastores and weights whose fit is remembered."""
+"""Combinations of datastores and weights that are remembered as fitting together."""
 
 Choices = Sequence[DatastoreChoice]
 Expired = Callable[[], bool]
@@ -167,9 +167,9 @@ class DraftService:
         return [replace(place, datastore=name) for place in found]
 
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Info by datastore name: of those ``names``, or of all that the caller may read if there are none.
+        """Info by datastore name: of ``names``, or if there are none, of all datastores that the caller may read.
 
-        Omits paths on the server, and adds ``role``, that of the caller, and ``min_count`` if rare text is hidden.
+        Omits paths on the server. Adds ``role``, the caller's, and ``min_count`` if rare text is hidden.
         """
         hidden = {"min_count": self._min_count} if self._min_count > 1 else {}
         names = [self._resolve(name) for name in names] or self._visible()
@@ -216,7 +216,8 @@ class DraftService:
         return {self._resolve(each.name): each.weight for each in check_choices(choices)} or {self._resolve(""): 1}
 
     def chosen(self, choices: Choices, expired: Expired) -> Retriever:
-        """The datastore of that choice, or several as one; it hides what calls hide, and gives up when they have ``expired``.
+        """The chosen datastore, or several as one. It hides rare text as configured, and gives up when the call has
+        ``expired``.
 
         Raises:
             NotFound: there is no datastore of that name, or the caller may not read it.
@@ -232,7 +233,8 @@ class DraftService:
 
     @contextmanager
     def exclusive_change(self, name: str) -> Iterator[None]:
-        """The block is the only flush or deletion of datastore ``name``. Raises ResourceExhausted if another one runs."""
+        """No other flush or deletion of datastore ``name`` runs during the block. Raises ResourceExhausted if another one
+        runs."""
         name = self._resolve(name)
         with self._change_lock:
             if name in self._changing:
@@ -256,7 +258,7 @@ class DraftService:
         return datastore, query._replace(**({"group": groups} if any(grouped) else {"group": None, "scope": None}))
 
     def _groups(self, datastore: Retriever, choices: Choices, query: ContextQuery) -> StoreGroups:
-        """The group of each context: of those given for datastores, or for all. None: there are none."""
+        """The group of each context, from the groups given for each datastore or for all. None: there are none."""
         assert not isinstance(query.group, Mapping)
         queries = len(query.contexts)
         of_all = unpack_groups(pack_groups(query.group), queries, "contexts")
@@ -283,7 +285,7 @@ class DraftService:
             return name
         visible = self._visible()
         known = ", ".join(visible) or "none"
-        if name or not visible:  # the same answer for an unknown name and for one of another tenant
+        if name or not visible:  # the same answer for an unknown name and for a name of another tenant
             raise NotFound(Field("datastore"), f": there is no {name!r}; this caller may read {known}")
         if len(visible) != 1:
             raise InvalidArgument(
@@ -298,7 +300,8 @@ class DraftService:
 
 
 def _chunks(query: ContextQuery, expired: Expired) -> Iterator[range]:
-    """Ranges of CHUNK contexts, at least one; of one if they have groups, whose texts are scanned, which may take 0.1 s.
+    """Ranges of CHUNK contexts; at least one range. With groups, ranges of one context: to scan a group's texts may take
+    0.1 s.
 
     Raises DeadlineExceeded between two of them.
     """

@@ -37,7 +37,7 @@ class StreamPlaces:
 
         Raises:
             PermissionDenied: the caller may append in no tenant.
-            ResourceExhausted: all places, or those of the caller's tenant, are taken.
+            ResourceExhausted: all places, or all places of the caller's tenant, are taken.
         """
         tenant = caller().tenant
         with self._metrics.count_refusals(transport, "AppendStream"), self._lock:

@@ -50,7 +50,7 @@ class AppendKeys:
         return found
 
     def all(self) -> list[KeyedAppend]:
-        """All of them, in order, after one that lets a reader forget others."""
+        """All keys, in order, after an entry that lets a reader forget others."""
         return [KeyedAppend(FORGET), *self._known.values()]
 
     def _oldest(self) -> KeyedAppend:

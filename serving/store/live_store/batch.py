@@ -1,4 +1,4 @@
-"""The documents of one append, checked, as columns; and those that they displace."""
+"""The documents of one append, checked, as columns; and the documents that they displace."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ def _check_sizes(lengths: npt.NDArray[np.int64], groups: Sequence[str | None], s
 
 
 def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound: int) -> npt.NDArray[np.uint64]:
-    """The documents that an append removes, by their sequences, rising.
+    """The rising sequences of the documents that an append removes.
 
     Args:
-        replace: whether the batch replaces its groups; else their oldest documents go that do not fit.
+        replace: whether the batch replaces its groups; else the oldest documents that do not fit are removed.
         bound: tokens of a group; the batch itself is within it.
     """
     removed = [np.empty(0, np.uint64)]

@@ -23,7 +23,7 @@ class Bounds:
     def __init__(self, writer: LiveWriter, settings: LiveSettings) -> None:
         self._writer = writer
         self._settings = settings
-        self._used: dict[int, None] = {}  # keys of groups; the last one was appended to or queried last
+        self._used: dict[int, None] = {}  # keys of groups, the most recently appended or queried last
         self._lock = threading.Lock()
         self.evicted_documents = self.evicted_tokens = 0
         for page in live_pages(writer.index, writer.next_sequence, grouped=True, tokens=False):
@@ -48,7 +48,7 @@ class Bounds:
                         self._used[key] = None
 
     def excess(self, published_tokens: int) -> int:
-        """Tokens to evict, in files and in memory, so that ``max_tokens`` holds again; 0 if it does.
+        """Tokens to evict, in files and in memory, so that ``max_tokens`` holds again; 0 if it holds.
 
         Args:
             published_tokens: tokens in published live segments.
@@ -58,7 +58,7 @@ class Bounds:
         return tokens - bound + bound // SLACK if bound and tokens > bound else 0
 
     def memory_excess(self) -> int:
-        """Tokens to evict in memory, so that ``max_bytes`` holds again; 0 if it does."""
+        """Tokens to evict in memory, so that ``max_bytes`` holds again; 0 if it holds."""
         bound, stats = self._settings.max_bytes, self._writer.index.stats()
         if not bound or stats["bytes"] <= bound:
             return 0

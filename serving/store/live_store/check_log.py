@@ -20,7 +20,7 @@ class LogReport:
 
     Attributes:
         records: changes.
-        documents, tokens: of the documents in them, with those that were published or removed since.
+        documents, tokens: of the documents in them, including documents that were published or removed since.
         bytes: good bytes of all files.
         torn: the end of the newest file that holds no whole record, or None. A crash left it, or it is being written.
     """
@@ -67,7 +67,7 @@ def check_log(store: Path) -> LogReport:
 
 
 def unpublished(store: Path) -> Unpublished:
-    """What only a process that opens ``store`` for appending can search.
+    """What can be searched only by a process that opens ``store`` for appending.
 
     Raises:
         Corruption, Unsupported: the log cannot be read.

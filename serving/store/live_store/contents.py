@@ -84,7 +84,7 @@ def live_pages(
 
 
 def add(index: _native.LiveIndex, change: Change) -> None:
-    """Make the documents of ``change`` visible, and remove the others that it names, in one moment.
+    """In one moment, make the new documents of ``change`` visible, and remove the old documents that it names.
 
     Raises:
         ResourceExhausted: memory is used up; nothing is changed.
@@ -121,7 +121,8 @@ def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
 
 
 def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None = None) -> int:
-    """The sequence behind the oldest documents that hold ``tokens`` tokens or are older than time ``before``.
+    """The first sequence after the oldest documents with ``tokens`` tokens in all, and after documents older than time
+    ``before``.
 
     Returns ``end`` if these are all documents below ``end``.
     """

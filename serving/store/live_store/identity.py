@@ -51,7 +51,7 @@ class StoreIdentity:
     group_secret: str
 
     def group_key(self, group: str) -> int:
-        """The 64-bit key of a group, never 0. Without the secret, no two names with one key can be found."""
+        """The 64-bit key of a group, never 0. Without the secret, nobody can find two names with the same key."""
         secret = bytes.fromhex(self.group_secret)
         digest = blake2b(group.encode("utf-8", "replace"), digest_size=8, key=secret).digest()
         return int.from_bytes(digest, "little") or 1
@@ -96,7 +96,8 @@ def is_live(store: Path) -> bool:
 
 
 def refuse_replica(store: Path) -> None:
-    """Raises InvalidArgument: the store is a copy of one on other servers. Changes of its own would part it from them."""
+    """Raises InvalidArgument: the store is a copy of a store on other servers. With changes of its own it would differ
+    from the other copies."""
     if (path := store / LIVE_NAME / REPLICA_NAME).exists():
         raise InvalidArgument(
             f"{store} is a copy of a store on other servers; serve it with --register, or remove {path} to make it one of its own"
@@ -179,7 +180,7 @@ def read_identity(store: Path) -> StoreIdentity:
 
 
 def adopt_identity(store: Path, ours: StoreIdentity, theirs: StoreIdentity, empty: bool) -> StoreIdentity:
-    """Take over the identity of the store that this one is to be a copy of. Returns it.
+    """Take over the identity of another store, to become its copy. Returns it.
 
     Args:
         empty: whether it has no documents. Then names of groups may be hashed in another way from now on.

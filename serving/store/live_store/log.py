@@ -1,9 +1,9 @@
 """The write-ahead log of a live store: changes are on file before they are visible, and on disk before they are acknowledged.
 
 Order of writes and syncs (docs/design/live-store.md): a record is written, and synced before its acknowledgement if durability
-is "always". A new file is synced with its header, then its folder, before its first record. The file before it is synced
-first. A checkpoint is synced under a temporary name, then renamed, then its folder is synced; only then are the files that it
-replaces removed, the oldest first.
+is "always". A new file is synced with its header, then its folder, before its first record. Before all that, the file before
+it is synced. A checkpoint is synced under a temporary name, then renamed, then its folder is synced. Only then are the files
+that it replaces removed, oldest first.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ class Log:
         return self._number - 1
 
     def checkpoint(self, through: int, bodies: Iterable[bytes], newest: int) -> None:
-        """Replace all files up to number ``through`` by records with these ``bodies``: the documents that are left of them.
+        """Replace all files up to number ``through`` by records with these ``bodies``: the documents that are left of the
+        files.
 
         Raises:
             ResourceExhausted: the disk is full; the files stay.
@@ -236,7 +237,7 @@ class Log:
     def trim(self, oldest: int) -> None:
         """Remove the oldest files whose documents all have a sequence below ``oldest``. The newest closed file stays."""
         with self._lock:
-            last = max(0, len(self._closed) - 1)  # the newest one may be all that tells the next sequence
+            last = max(0, len(self._closed) - 1)  # only the newest file may show the next sequence
             count = next((place for place in range(last) if self._closed[place].newest >= oldest), last)
             removed, self._closed = self._closed[:count], self._closed[count:]
         for file in removed:

@@ -2,7 +2,7 @@
 
 The log is a folder of files ``NUMBER.log``, in rising order without gaps. ``NUMBER.checkpoint`` replaces all files up to that
 number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write. It also has the
-checksum of the last record there, so no file can take the place of another one.
+checksum of the last record in that file, so no file can take the place of another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEADER = struct.Struct("<8sIQIII")
 of all these."""
 HEADER_BYTES = _HEADER.size
 _OLD_HEADERS = {1: struct.Struct("<8sIQI"), 2: struct.Struct("<8sIQII")}
-"""Of version 1, without a salt, and of version 2, without the checksum of a record."""
+"""The headers of version 1, without a salt, and of version 2, without the checksum of a record."""
 LEAST_HEADER_BYTES = _OLD_HEADERS[1].size
 OWNER_ONLY = 0o600
 """Mode of log files: they hold text that was appended, also by tenants that others may not read."""

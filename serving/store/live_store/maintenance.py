@@ -51,7 +51,8 @@ class Maintenance:
             self._retry_at, self._pause = now + self._pause, min(2 * self._pause, LONGEST_PAUSE)
 
     def work(self) -> None:
-        """Evict, publish and rewrite the log, as far as it is time. A store that repeats another one's changes only does the last.
+        """Evict, publish and rewrite the log, as far as it is time. A store that repeats another store's changes only rewrites the
+        log.
 
         Raises:
             Unavailable: another process writes to the datastore.
@@ -68,7 +69,7 @@ class Maintenance:
             self._writer.checkpoint()
 
     def relieve(self) -> None:
-        """Hold the documents in memory to their bounds while nothing can be published."""
+        """Keep the documents in memory within their bounds while nothing can be published."""
         with self._files.lock:
             if not self._writer.repeats:
                 self._evict_memory(self._bounds.excess(0))
@@ -80,7 +81,7 @@ class Maintenance:
 
     def _evict(self) -> None:
         """Remove published live segments, the oldest first, then documents in memory."""
-        excess = self._bounds.excess(0)  # of memory alone, in case no generation can be published
+        excess = self._bounds.excess(0)  # for memory alone, in case no generation can be published
         try:
             excess = self._evict_published()
         finally:
@@ -99,7 +100,7 @@ class Maintenance:
                 names.append(entry.name)
                 excess -= entry.tokens
         if names and len(names) == files.segments:
-            if files.flush() is not None:  # a generation holds at least one segment: now it is one of newer documents
+            if files.flush() is not None:  # a generation holds at least one segment: now a newer one
                 return self._evict_published()
             if not files.size()[1]:
                 return excess  # the last segment stays, without documents, until another is published

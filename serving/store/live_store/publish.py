@@ -1,4 +1,4 @@
-"""Writes live documents as segment files, merges such files, and publishes generations with and without them."""
+"""Writes live documents as segment files, merges these files, publishes generations with them, and evicts them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def publish_live(
     segments as the number of flushes has binary digits.
 
     Args:
-        take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
-            publication any more.
+        take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when all obstacles to
+            the publication are gone.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -81,7 +81,8 @@ def publish_live(
 def drop_published(store: Path, names: Collection[str], threads: int) -> Manifest:
     """Publish a generation without the segments ``names``. A crash leaves the old generation or the new one.
 
-    A generation holds at least one segment. If no other is left, the last one stays, and its documents are deleted.
+    A generation holds at least one segment. If no other segment would be left, the last one stays, and its documents
+    are deleted.
 
     Raises:
         Unavailable, ResourceExhausted: as ``publish_live``.

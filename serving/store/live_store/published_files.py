@@ -1,4 +1,4 @@
-"""The published generation of a live store: what is searched beside the documents in memory, and what publishes the next one."""
+"""The published generation of a live store: searches it beside the documents in memory, and publishes the next generation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PublishedFiles:
         return sum(entry.tokens for entry, _ in self.live_segments()) if self.size()[1] else 0
 
     def take_up(self) -> bool:
-        """Search the published generation if it is a new one, and return whether it is. REQUIRES: ``lock`` is held.
+        """Take up the published generation if it is new, and return whether it is. REQUIRES: ``lock`` is held.
 
         Raises:
             Corruption, Unsupported: the new generation cannot be used; the old one stays.

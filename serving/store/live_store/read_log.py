@@ -38,7 +38,7 @@ class RecoveredLog:
     Attributes:
         files: the files that hold changes, in order; the first may be a checkpoint.
         changes_of: the changes of each file, in order. Their arrays are views of the files' bytes.
-        leftovers: files that a crash left, and that hold nothing; they can be removed.
+        leftovers: files without content that a crash left; they can be removed.
         torn: the unfinished end of the last file, or None.
     """
 
@@ -57,8 +57,8 @@ def read_log(folder: Path) -> RecoveredLog:
     """Read all changes in ``folder``. Nothing is written.
 
     Raises:
-        Corruption: a file is missing, or damaged elsewhere than at the end of the last one: before a whole record. Or a record
-            or a file is missing, there twice, or not the one that was written there.
+        Corruption: a record or a file is missing, doubled, or replaced by another. Or a file is damaged, unless the damage
+            lies after the last whole record of the last file.
         Unsupported: a newer version wrote a file.
     """
     paths, leftovers = _live_paths(folder)
@@ -67,7 +67,7 @@ def read_log(folder: Path) -> RecoveredLog:
     files, changes_of, torn = [], [], None
     for path, content, header, after in zip(paths, contents, headers, [*headers[1:], None], strict=False):
         found, size, last = _records(path, content, header)
-        replaces = path.suffix == CHECKPOINT_SUFFIX  # what comes after it knows the file that it replaces
+        replaces = path.suffix == CHECKPOINT_SUFFIX  # the next file refers to the file that the checkpoint replaces
         expected = len(content) if replaces else after.previous if after is not None else None
         if expected is None and len(content) > size:
             torn = _torn_tail(path, content, size, header.layout)
@@ -87,7 +87,7 @@ def read_shared_log(folder: Path) -> RecoveredLog:
     while True:
         try:
             return read_log(folder)
-        except (Corruption, FileNotFoundError) as error:  # damage stays; what another process replaced is gone
+        except (Corruption, FileNotFoundError) as error:  # damage is there again; a replaced file is not
             if str(error) == before:
                 raise
             before = str(error)
@@ -95,7 +95,7 @@ def read_shared_log(folder: Path) -> RecoveredLog:
 
 def _live_paths(folder: Path) -> tuple[list[Path], list[Path]]:
     """The files that hold the state, in order, and the files that hold nothing."""
-    logs = sorted(folder.glob(f"*{LOG_SUFFIX}"))  # before the checkpoints, which replace them
+    logs = sorted(folder.glob(f"*{LOG_SUFFIX}"))  # listed before the checkpoints that replace them
     checkpoints = sorted(folder.glob(f"*{CHECKPOINT_SUFFIX}"))
     through = file_number(checkpoints[-1]) if checkpoints else 0
     live = checkpoints[-1:] + [path for path in logs if file_number(path) > through]

@@ -2,7 +2,7 @@
 
 Layout (docs/reference/file-format.md): u64 bytes of the body, u32 checksum of the record before, u32 CRC-32 of salt, length, that
 checksum and the body; the body. It is a head, then columns with an entry for each document or token. The salt is random in each
-file, so that no document spells a record. The checksums form a chain, so that no record is missing, there twice, or another one.
+file, so that no document spells a record. The checksums form a chain. It shows if a record is missing, doubled or replaced.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 3
-"""Of the files that are written."""
+"""Version of the files that are written."""
 PREFIX = struct.Struct("<QII")
 """Bytes of the body, the checksum of the record before, and the record's own."""
 _OLD_PREFIX = struct.Struct("<QI")
-"""Of files of versions 1 and 2, without a chain."""
+"""The prefix in versions 1 and 2, without a chain."""
 _HEAD = struct.Struct("<QIIIII")
 """``drop_before``; the number of documents and of removed documents; bytes a token, bytes of all origins, number of keys."""
 _OLD_HEAD = struct.Struct("<QIIII")
-"""Of files of version 1, without keys and salt."""
+"""The head in version 1, without keys and salt."""
 _KEY = struct.Struct("<16sQIQIq")
 MAX_BODY_BYTES = 1 << 32
 """The largest body that a reader accepts."""
@@ -91,7 +91,7 @@ class Change:
         return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> Change:
-        """The chosen ones of its documents, without its removals."""
+        """Its ``chosen`` documents, without its removals."""
         places = np.flatnonzero(chosen)
         return Change(
             self.tokens[np.repeat(chosen, self.lengths)],
@@ -112,7 +112,7 @@ class Layout:
 
     @property
     def chained(self) -> bool:
-        """Whether records hold the checksums of those before them. The first one holds the salt."""
+        """Whether a record holds the checksum of the record before it. The first one holds the salt."""
         return self.version >= 3
 
     @property
@@ -209,7 +209,7 @@ def find(data: memoryview, layout: Layout = WIRE) -> int | None:
 
 
 def _checksum(body: bytes | memoryview, prefix: bytes | memoryview, salt: int) -> int:
-    """``prefix``: what comes before the checksum."""
+    """``prefix``: the bytes of the record before the checksum."""
     return zlib.crc32(body, zlib.crc32(prefix, salt))
 
 
@@ -245,11 +245,12 @@ def _parse(body: memoryview, head: struct.Struct) -> Change | None:
 
 
 class ChangeFeed(Protocol):
-    """Takes the changes of a store that has copies. The writer calls it under its lock, so in the order of the changes."""
+    """Takes the changes of a store that has copies. The writer calls it under its lock, so calls have the order of the
+    changes."""
 
     @property
     def leads(self) -> bool:
-        """Whether changes begin at this store. A store that does not lead repeats those of another one."""
+        """Whether changes begin at this store. A store that does not lead repeats another store's changes."""
         ...
 
     def require_lead(self) -> None:

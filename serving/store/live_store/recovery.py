@@ -29,7 +29,7 @@ class Recovered:
     """The state of a store when it is opened.
 
     Attributes:
-        index: the documents that are not published, and those of groups.
+        index: the documents that are not published, and all documents of groups.
         log: what was read.
         next_sequence: higher than each sequence that was given out.
         newest_time: the highest time of a document, published or not; 0 if there is none.

@@ -64,5 +64,5 @@ class LiveSettings:
 
     @property
     def segment_seconds(self) -> int:
-        """Seconds of appends that a published live segment may hold, because segments expire whole; 0: any number."""
+        """Seconds of appends that a published live segment may hold; 0: any number. A segment expires as a whole."""
         return max(1, self.ttl_seconds // 8) if self.ttl_seconds else 0

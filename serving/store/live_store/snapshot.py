@@ -128,8 +128,7 @@ def _copy_all(source: Path, work: Path, link: bool, wait: float, files: ExitStac
 
 
 def _open_log(folder: Path, files: ExitStack) -> dict[Path, BinaryIO]:
-    """The files of a log, opened at one moment. Later changes of the log do not change what they hold, but for the end of the
-    last one."""
+    """The files of a log, opened at one moment. Later changes of the log change only the end of the last file."""
     while True:
         before = sorted(folder.iterdir())
         try:

@@ -112,7 +112,7 @@ class LiveStore(LiveQueries, Appendable):
         """Append several documents: all or nothing, and all visible at once. Arguments and errors as for ``append``.
 
         Args:
-            group: the group of all documents, or a sequence with the group, or None, of each.
+            group: a group for all documents, or a sequence with a group or None for each.
         """
         check_flag("replace", replace)
         batch = make_batch(documents, group, self.identity, self.settings)
@@ -216,7 +216,7 @@ class LiveStore(LiveQueries, Appendable):
         self._writer.checkpoint(force=True)
 
     def refresh(self) -> bool:
-        """Take up the published generation if it is a new one, and return whether it is. Queries that run keep the old one.
+        """Take up the published generation if it is new, and return whether it is. Queries that run keep the old one.
 
         A thread does so within a second anyway.
 
@@ -237,7 +237,7 @@ class LiveStore(LiveQueries, Appendable):
         return self._files.generation
 
     def documents(self) -> Iterator[Document]:
-        """Yield every document: the published ones in order, then those in memory, the oldest first.
+        """Yield every document: the published documents in order, then the documents in memory, oldest first.
 
         Documents that are flushed meanwhile may be missing. ``suffolk snapshot`` copies one state.
         """
@@ -308,7 +308,7 @@ class LiveStore(LiveQueries, Appendable):
         self._files.datastore = None
 
     def _without_path(self, reason: str | None) -> str | None:
-        """``reason`` with the store's name in place of its path, which is not for remote readers."""
+        """``reason`` with the store's name in place of its path: remote readers must not see the path."""
         return reason and reason.replace(str(self.path), self.name)
 
     def _delete_group(self, group: str, dry_run: bool) -> LiveDeletion:

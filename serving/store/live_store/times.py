@@ -33,7 +33,7 @@ class StoreClock:
         return int(self._offset + self._steady())
 
     def set(self, now: float) -> None:
-        """Count on from ``now``: the time of the store that this one is a copy of."""
+        """Count on from ``now``, the time of the store that this store copies."""
         self._offset = now - self._steady()
 
 
@@ -52,7 +52,7 @@ class RemovedText:
         self._note(DELETED_SECONDS)
 
     def note_replaced(self) -> None:
-        """Documents were replaced, evicted, or have expired: no query finds them any more."""
+        """Documents were replaced or evicted, or have expired: queries no longer find them."""
         self._note(REPLACED_SECONDS)
 
     def is_due(self) -> bool:
@@ -60,7 +60,7 @@ class RemovedText:
         return self._steady() >= self._deadline
 
     def clear(self) -> None:
-        """A rewrite begins, which leaves out what was removed until now."""
+        """A rewrite begins. It leaves out what was removed until now."""
         self._deadline = math.inf
 
     def note_failure(self) -> None:

@@ -38,7 +38,7 @@ DOCUMENT_BYTES = 128
 class LiveWriter:
     """The index and the log of one store, recovered from disk. Thread-safe.
 
-    Every change takes at least one number: those of its documents, or one for itself.
+    Every change takes numbers: one for each of its documents, or one for itself.
 
     Args:
         manifest: the published generation; None if there is none.
@@ -66,7 +66,8 @@ class LiveWriter:
         if state.holds_removed:
             self.removed_text.note_deleted()
         self.unpublished_tokens = state.ungrouped_tokens
-        """Tokens of documents without a group that were appended since the last flush, including those removed meanwhile."""
+        """Tokens of documents without a group that were appended since the last flush, including documents removed
+        meanwhile."""
         self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
         """Of recent appends. ``_lock`` guards them."""
         self._next = state.next_sequence
@@ -92,7 +93,7 @@ class LiveWriter:
 
     @property
     def repeats(self) -> bool:
-        """Whether the store repeats the changes of another one, and makes none of its own."""
+        """Whether the store repeats another store's changes, and makes none of its own."""
         return self._feed is not None and not self._feed.leads
 
     def now(self) -> int:
@@ -102,10 +103,10 @@ class LiveWriter:
     def append(self, batch: AppendBatch, replaces: bool, key: bytes | None = None) -> Appended:
         """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
 
-        An append with the ``key`` of an earlier one is that one: it changes nothing, and has the same outcome.
+        An append with the ``key`` of an earlier append changes nothing, and has the same outcome.
 
         Raises:
-            InvalidArgument: the append with this key was another one.
+            InvalidArgument: the earlier append with this key was different.
             ResourceExhausted: the disk is full, or memory is used up; nothing is changed.
             Unavailable: the store is closed, or its log failed.
         """
@@ -182,23 +183,26 @@ class LiveWriter:
                 self._feed.clear()
 
     def begin_at(self, sequence: int) -> None:
-        """Lead from now on: the next change has number ``sequence``, or a higher one, and no earlier time than those before."""
+        """Lead from now on. The next change has number ``sequence`` or a higher number, and no earlier time than the changes
+        before."""
         with self._lock:
             self._next = max(self._next, sequence)
             self._clock.set(max(self._newest_time, self._clock.now()))
 
     def set_time(self, now: int) -> None:
-        """Give documents the time of the store that leads. So this one removes none too early if it leads later."""
+        """Give documents the time of the store that leads. So this copy removes no document too early if it leads
+        later."""
         self._clock.set(now)
 
     @contextmanager
     def paused(self) -> Iterator[int]:
-        """No change is made in the block, which gets ``next_sequence``."""
+        """No change is made in the block. The block gets ``next_sequence``."""
         with self._lock:
             yield self._next
 
     def begin_flush(self) -> tuple[int, int]:
-        """Begin a new log file. Returns the sequence up to which all documents are in older ones, and ``unpublished_tokens``."""
+        """Begin a new log file. Returns the sequence up to which all documents are in older files, and
+        ``unpublished_tokens``."""
         with self._lock:
             self.log.rotate()
             return self._next - 1, self.unpublished_tokens
@@ -212,7 +216,7 @@ class LiveWriter:
     def trim(self) -> None:
         """Remove log files whose documents are all gone."""
         if not self._replacing.acquire(blocking=False):
-            return  # a checkpoint replaces these files; whatever it leaves, the next call removes
+            return  # a checkpoint replaces these files; the next call removes any that are left
         try:
             end = self._next  # read first: what is appended from now on has a higher sequence
             self.log.trim(self.index.stats()["oldest_sequence"] or end)
@@ -220,7 +224,7 @@ class LiveWriter:
             self._replacing.release()
 
     def checkpoint(self, force: bool = False) -> bool:
-        """Rewrite the log if most of it is about removed documents, or if their text must go. Returns whether it was rewritten.
+        """Rewrite the log if it mostly holds removed documents, or if their text must go. Returns whether it was rewritten.
 
         Raises:
             ResourceExhausted: the disk is full; the log stays.
@@ -319,6 +323,6 @@ class LiveWriter:
         yield encode_body(Change(removed=np.array([end - 1] if last < end - 1 else [], np.uint64), keys=keys))
 
     def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Those of ``sequences`` that are in memory."""
+        """The ``sequences`` that are in memory."""
         pages = live_pages(self.index, int(sequences[-1]) + 1, tokens=False)
         return np.concatenate([np.empty(0, np.uint64), *(np.intersect1d(sequences, page.sequences) for page in pages)])

@@ -23,14 +23,15 @@ _DOCUMENT = struct.Struct("<QQqI")
 """Number, key of the group, time, and number of tokens."""
 _MASK = (1 << 64) - 1
 _LEAST_SLACK = 1024
-"""Removed documents that are kept in the columns at least."""
+"""Least number of removed documents that the columns keep."""
 
 
 class DocumentChecksums:
     """The documents of one store. It needs one caller at a time. 17 bytes for each document.
 
     Attributes:
-        digest: the sum of all checksums, modulo 2^64. Stores with the same documents have the same, however they got them.
+        digest: the sum of all checksums, modulo 2^64. Stores with the same documents have the same digest, however they
+            got them.
     """
 
     def __init__(self) -> None:
@@ -91,7 +92,7 @@ class Comparison:
 
     Attributes:
         lacking: numbers of the documents that the follower lacks.
-        extra: numbers of those that it has, and the leader has not.
+        extra: numbers of the documents that only the follower has.
         differs: whether it has a document with another content.
     """
 

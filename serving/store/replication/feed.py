@@ -15,15 +15,17 @@ from suffolk.serving.store.live_store.record import Change, frame
 from suffolk.serving.store.replication.documents import DocumentChecksums
 
 SILENT_SECONDS = 1.5
-"""A copy that makes no progress for so long leaves the copies in sync; a leader that is silent for so long is succeeded."""
+"""A copy that makes no progress for so long leaves the copies in sync. A leader that is silent for so long gets a
+successor."""
 BROKEN_SECONDS = 0.5
-"""The same after a connection has ended, if the other side does not connect or answer again."""
+"""The same limit after a connection has ended, if the other side neither connects nor answers again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000
-"""A follower that lacks no more comes in sync: from then on, each change waits for it."""
+"""A follower that lacks at most so many changes comes in sync. From then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
-"""Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
+"""Most bytes of changes that wait for a follower. With more, the follower is dropped. It connects again, and gets what
+it lacks."""
 
 
 class RecordBatch(NamedTuple):
@@ -63,7 +65,7 @@ class Feed:
         write_quorum: copies that a change needs before it is acknowledged, the leader's own included.
 
     Attributes:
-        documents: those of the store. The lock of its writer guards them.
+        documents: the store's. Its writer's lock guards them.
         reign: how often the store began to lead.
     """
 
@@ -76,7 +78,7 @@ class Feed:
         self._changed = threading.Condition(threading.RLock())
         self._subscriptions: dict[str, Subscription] = {}  # by replica
         self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
-        self._progress: dict[str, float] = {}  # of each required one, when it last had all or got nearer
+        self._progress: dict[str, float] = {}  # of each required copy, when it last had all changes or came nearer
         self._acknowledged = 0
         self.reign = 0
 
@@ -86,7 +88,7 @@ class Feed:
         return not self._refusal
 
     def begin(self, required: Collection[str]) -> None:
-        """Take changes, and acknowledge those that all copies in ``required`` have."""
+        """Take changes, and acknowledge the changes that all copies in ``required`` have."""
         with self._changed:
             self._refusal = ""
             self._acknowledged = 0
@@ -147,7 +149,7 @@ class Feed:
             self._changed.notify_all()
 
     def await_copies(self, position: int, reign: int) -> None:
-        """Wait until all copies in sync, and enough of them, have all changes below ``position``.
+        """Wait until all copies in sync have all changes below ``position``, and until they are enough copies.
 
         Args:
             reign: from ``require_copies``. A store that has not led all the time since then may have lost the changes.
@@ -177,9 +179,10 @@ class Feed:
             return True
 
     def admit(self) -> frozenset[str]:
-        """Acknowledge nothing any more without each follower that has nearly all changes: one that is slow is waited for.
+        """From now on, acknowledge changes only when each follower that has nearly all of them has them. A slow follower
+        is waited for.
 
-        Returns the ids of those that have all acknowledged ones.
+        Returns the ids of the followers that have all acknowledged changes.
         """
         with self._changed:
             latest = self._clock() - BROKEN_SECONDS
@@ -211,7 +214,7 @@ class Feed:
             return sum(bool(each.confirmed) for each in self._subscriptions.values())
 
     def behind(self) -> int:
-        """How many changes the follower in sync with the fewest has not confirmed."""
+        """The number of changes that the slowest follower in sync has not confirmed."""
         with self._changed:
             known = [each for each in self._subscriptions.values() if each.confirmed]
             return max((each.position - each.confirmed for each in known), default=0)
@@ -249,7 +252,7 @@ class Feed:
             return RecordBatch(records, subscription.position, subscription.digest)
 
     def confirm(self, subscription: Subscription, position: int) -> None:
-        """Note that the follower has all changes below ``position``, or works, if that is 0."""
+        """Note that the follower has all changes below ``position``. 0: it only reports that it works."""
         with self._changed:
             subscription.last_seen = self._clock()
             if subscription.ended:

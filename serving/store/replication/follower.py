@@ -24,9 +24,9 @@ from suffolk.serving.store.replication.replicated_store import ReplicaSettings, 
 
 LOG = logging.getLogger("suffolk.server")
 TICK_SECONDS = 0.25
-"""Time between two decisions. One follows at once if the connection to the leader ends."""
+"""Time between two decisions. If the connection to the leader ends, a decision follows at once."""
 ASK_SECONDS = 0.3
-"""How long a decision waits for what other copies say. What they say later counts for the next one."""
+"""How long a decision waits for the answers of other copies. Later answers count for the next decision."""
 Leader = tuple[str, int]
 """The id of a leader, and its epoch."""
 
@@ -46,7 +46,7 @@ def open_replica(
         tokenizer: of a new store.
 
     Raises:
-        Those of ``create_live_store`` and ``ReplicatedStore``.
+        The errors of ``create_live_store`` and ``ReplicatedStore``.
     """
     if is_free(path):
         create_identity(path, tokenizer, None, 64)
@@ -87,7 +87,7 @@ class Follower:
             self._report(str(error))
 
     def _ask(self) -> Mapping[str, ReplicaStatus]:
-        """What other copies say. One that did not answer the last time, and still does not, is not waited for."""
+        """What other copies say. A copy that was silent the last time, and still is, is not waited for."""
         asked = {peer: self._pool.submit(_status, peer) for peer in self._peers if peer not in self._asked}
         self._asked |= asked
         wait(asked.values(), ASK_SECONDS)
@@ -123,7 +123,7 @@ class Follower:
                 self._report(f"following {peer.address} ended: {error}")
         finally:
             self._store.member.end_following()
-            if time.monotonic() - begun > TICK_SECONDS:  # else the next one may fail as soon
+            if time.monotonic() - begun > TICK_SECONDS:  # else the next connection may fail as quickly
                 self._thread.wake()
 
     def _repeat_all(self, peer: Peer, leader: Leader) -> None:

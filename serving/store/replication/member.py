@@ -29,7 +29,7 @@ LOST_SECONDS = 5.0
 """A leader that reaches neither the register nor its copies for so long stops leading."""
 
 Ask = Callable[[], Mapping[str, ReplicaStatus]]
-"""Asks the other copies. Returns those that answer, by id."""
+"""Asks the other copies. Returns the copies that answer, by id."""
 
 
 class Member:
@@ -46,7 +46,7 @@ class Member:
         entry: what the register held when it was read last.
         problem: why it neither leads nor follows.
         lag_changes: changes that it lacked when the leader's last message arrived.
-        differences: how often its documents differed from those of its leader, or those of a follower from its own.
+        differences: how often its documents differed from its leader's, or a follower's documents from its own.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Member:
         self._following = 0  # the epoch whose changes it repeats
         self._led = 0  # the last epoch in which this process led
         self._bid = 0  # the epoch in which it wants to lead
-        self._heard = self._received = clock()  # from the leader in any way, and of its changes
+        self._heard = self._received = clock()  # when anything came from the leader, and when changes came
         self._complete = self._heard  # when it last had all that the leader had
         self._read_at = self._sure_at = float(
             "-inf"
-        )  # when the register was read, and when it said that this copy is in sync
+        )  # when the register was read last, and when it last had this copy in sync
         self._deciding = threading.Lock()  # held while the register is read and changed; taken before _role
-        self._role = threading.RLock()  # held by what begins or ends to lead or follow, and by what repeats changes
+        self._role = threading.RLock()  # held while this copy changes its role, or repeats changes
 
     # What a loop calls
 
@@ -151,7 +151,7 @@ class Member:
         return self._clock() - self._received > COPY_SECONDS
 
     def require_fresh(self) -> None:
-        """Refuse a query. Raises Unavailable: deletions may have been acknowledged that this copy has not."""
+        """Refuse a query. Raises Unavailable: this copy may lack acknowledged deletions."""
         if self._max_lag is not None and (age := self._clock() - self._sure_at) > self._max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(
@@ -208,10 +208,10 @@ class Member:
             self._following = epoch
 
     def repeat(self, records: Sequence[Record], epoch: int, ahead: tuple[int, int] | None, now: int = 0) -> int:
-        """Make the changes of the leader of ``epoch``. Returns the next number when they are as durable as the settings say.
+        """Make the changes of the leader of ``epoch``. Returns the next number when they are durable as the settings say.
 
         Args:
-            ahead: the leader's position and digest, if the store must have everything with these changes; else None.
+            ahead: the leader's position and digest, if these changes must complete the store; else None.
             now: the leader's time; 0: unknown.
 
         Raises:
@@ -277,7 +277,7 @@ class Member:
     # Decisions
 
     def _hears(self) -> bool:
-        """Whether it follows the leader, which is not silent."""
+        """Whether it follows a leader that is not silent."""
         return bool(self._following) and self._following == self.entry.value.epoch and not self._is_silent()
 
     def _is_silent(self) -> bool:
@@ -292,7 +292,7 @@ class Member:
         kept = tuple(sorted({*in_sync, self.id}))
         with self._writer.paused() as position:
             digest = self._feed.documents.digest
-        # a lost register begins with epoch 0, and numbers must go on to rise
+        # a lost register begins with epoch 0, but numbers must not fall
         known = replace(value, epoch=max(value.epoch, (position - 1) // EPOCH_NUMBERS))
         wanted = known.succeeded(self.id, self._run, kept, position, digest)
         self._bid = wanted.epoch
@@ -324,8 +324,8 @@ class Member:
             return
         wanted = self._wanted(value)
         if wanted == set(value.in_sync) and wanted.issuperset(self._feed.silent()):
-            return  # a copy that became silent while it came in sync is not waited for after a swap
-        self._require({*value.in_sync, *wanted})  # who joins is needed from now on, who leaves until it is written
+            return  # after a swap, do not wait for a copy that became silent while it came in sync
+        self._require({*value.in_sync, *wanted})  # until the register has the change, old and new ones are needed
         try:
             self._register.swap(self.entry.version, replace(value, in_sync=tuple(sorted(wanted))))
         finally:
@@ -336,7 +336,7 @@ class Member:
     def _wanted(self, value: Leadership) -> set[str]:
         """The copies that should be in sync: without silent ones, if the others are enough.
 
-        Else the leader may be the one that is cut off, and those that it cannot hear succeed it sooner if both are in sync.
+        Else the leader itself may be cut off; then a copy that it cannot hear succeeds it sooner if it is in sync.
         """
         joined = {*value.in_sync, *self._feed.admit(), self.id}
         heard = joined.difference(self._feed.silent())
@@ -379,12 +379,13 @@ class Member:
             self._note_step()
 
     def _note_step(self) -> None:
-        """Since the register was read, nothing is acknowledged without a copy that is in sync by it."""
+        """Since the register was read, each acknowledged change is on all copies that the register has in sync."""
         if self._compared and self.id in self.entry.value.in_sync:
             self._sure_at = self._read_at
 
     def _leave(self) -> None:
-        """Leave the copies in sync, because documents are missing or differ: by another id, which the register does not know.
+        """Leave the copies in sync, because documents are missing or differ. This copy takes a new id, and the register does
+        not know that id.
 
         Raises:
             Unavailable: it has left now; it must connect again by its new id.

@@ -26,9 +26,9 @@ class ReplicaStatus:
 
     Attributes:
         id: of the replica, random, kept in its folder. run: of its process.
-        epoch: the last one that it knows of.
+        epoch: the last epoch that it knows of.
         leads: whether it leads in that epoch.
-        in_sync: whether it has everything acknowledged, as far as it knows.
+        in_sync: whether it has all acknowledged changes, as far as it knows.
         compared: whether it led, or was compared with a leader, since it was started.
         position, digest: the number of its next change, and the sum of the checksums of its documents.
         write_quorum: copies that a change needs before it is acknowledged.
@@ -59,7 +59,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """A leader's answer: the subscription to all changes from now on, and the records that the follower lacks until now.
+    """A leader's answer: the subscription to all changes from now on, and the earlier records that the follower lacks.
 
     Attributes:
         refill: the follower must forget all of its documents first. It may do so only when it is not in sync.
@@ -81,7 +81,7 @@ def pack_hello(hello: Hello, first: replication_pb2.FollowRequest) -> Iterator[r
 
 
 def unpack_hello(first: replication_pb2.FollowRequest, requests: Iterator[replication_pb2.FollowRequest]) -> Hello:
-    """What a follower says: in its ``first`` message, and in as many of the next ``requests`` as belong to it.
+    """What a follower says: its ``first`` message, and the following ``requests`` that belong to it.
 
     Raises:
         InvalidArgument: it is malformed.
@@ -114,7 +114,7 @@ def pack_records(records: bytes) -> Iterator[replication_pb2.FollowReply]:
 def unpack_records(
     replies: Iterable[replication_pb2.FollowReply],
 ) -> Iterator[tuple[list[Record], replication_pb2.FollowReply]]:
-    """The records in ``replies``, each time with the message that ends them.
+    """The records in ``replies``, each group with the message that ends it.
 
     Raises:
         Internal: they are malformed.
@@ -140,6 +140,6 @@ def records_of(sent: bytes) -> list[Record]:
 
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, bool]]:
-    """``data`` in one or more parts, each with whether another one follows."""
+    """``data`` in one or more parts, each with a flag: whether another part follows."""
     for end in range(PART_BYTES, max(len(data), 1) + PART_BYTES, PART_BYTES):
         yield data[end - PART_BYTES : end], end < len(data)

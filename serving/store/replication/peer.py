@@ -91,7 +91,7 @@ class Peer:
 
 
 def read_replicas(urls: Sequence[str]) -> Found:
-    """By URL, what each copy of a store is and has, or why it did not answer. Raises InvalidArgument: a URL is malformed."""
+    """URL -> the status of the copy there, or why it did not answer. Raises InvalidArgument: a URL is malformed."""
     with ThreadPoolExecutor(_AT_A_TIME, "suffolk-copies") as pool:
         return dict(zip(urls, pool.map(_read, map(Peer, urls)), strict=True))
 

@@ -47,8 +47,8 @@ class Leadership:
     Attributes:
         epoch: rises with each leader. 0: there was none yet.
         leader: id of the copy that leads.
-        run: of the leader's process. A process that was started later never leads on.
-        in_sync: ids of the copies that have everything acknowledged, the leader's too. Only one of them leads next.
+        run: of the leader's process. A process that was started later does not continue this leadership.
+        in_sync: ids of the copies that have everything acknowledged, the leader's too. The next leader is one of these.
         ends: of the last epochs.
     """
 
@@ -80,7 +80,8 @@ class Register(Protocol):
         ...
 
     def swap(self, version: int, value: Leadership) -> bool:
-        """Replace the value of ``version``. Returns whether it is the current one now; after False or an error, read it."""
+        """Replace the value of ``version``. Returns whether it is the current value now. After False or an error, read the
+        register."""
         ...
 
 
@@ -119,7 +120,7 @@ class StoredRegister:
             try:
                 return Entry(numbers[-1], decode(self._remote.read(_name(numbers[-1])), self._remote.url))
             except NotFound:
-                continue  # later ones were written meanwhile, and this one was removed
+                continue  # later versions were written meanwhile, and this version was removed
 
     def swap(self, version: int, value: Leadership) -> bool:
         """See ``Register``."""
@@ -130,11 +131,11 @@ class StoredRegister:
         numbers = self._numbers()
         for number in numbers[: -KEPT - 1]:
             self._remote.remove(_name(number))
-        # a late writer may create a number that was removed long ago; but then there are higher ones
+        # a late writer may create a number that was removed long ago; but then there are higher numbers
         return numbers[-1] == version + 1
 
     def require_conditional_writes(self) -> None:
-        """Raises Unsupported: the storage replaces a file that it must not."""
+        """Raises Unsupported: the storage replaces an existing file although it must not."""
         name = f"{FOLDER}/probe-{secrets.token_hex(8)}"
         self._remote.create(name, b"first")
         replaced = self._remote.create(name, b"second")
@@ -231,8 +232,8 @@ def obstacle(
     Args:
         value: of the register.
         failure: why its log takes no changes; None if it does.
-        intact: whether it was not found to have other documents than a leader.
-        found: what the other copies say that answer, by id.
+        intact: whether no comparison with a leader has found a difference.
+        found: what the other copies say, by id; only copies that answer.
     """
     if failure is not None:
         return failure
@@ -252,7 +253,8 @@ def obstacle(
 def _obstacle_after_restart(
     name: str, value: Leadership, own: ReplicaStatus, found: Mapping[str, ReplicaStatus]
 ) -> str:
-    """A disk may have lost something meanwhile. So all copies in sync must say what they have, and the one with the most leads."""
+    """A disk may have lost something meanwhile. So all copies in sync must say what they have, and the copy with the most
+    leads."""
     others = [each for each in value.in_sync if each != own.id]
     if away := [each for each in others if each not in found]:
         copies = ", ".join(away)

@@ -101,7 +101,7 @@ class ReplicatedStore(LiveStore):
         return super().find_occurrences(query)
 
     def get(self, id: str) -> DocumentState:
-        """See ``LiveStore.get``. What a leader says holds, because its copies have the same.
+        """See ``LiveStore.get``. A leader's answer is safe, because its copies have the same documents.
 
         Raises:
             Unavailable: see ``native``.
@@ -114,7 +114,7 @@ class ReplicatedStore(LiveStore):
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
-        """See ``LiveStore.append_batch``. It returns when all copies in sync have the documents, as durable as their settings say.
+        """See ``LiveStore.append_batch``. It returns when all copies in sync have the documents, durable as their settings say.
 
         Raises:
             Unavailable: the store does not lead, or has too few copies; nothing is changed.
@@ -172,7 +172,7 @@ class ReplicatedStore(LiveStore):
                 self.feed.await_copies(position, reign)
 
     def _note_groups(self) -> None:
-        """Let bounds know the groups, in which those evict that lead."""
+        """Let bounds know the groups, in which only leaders evict."""
         for page in live_pages(self._live, self._writer.next_sequence, grouped=True, tokens=False):
             self._bounds.add(page.groups.tolist())
 
@@ -185,7 +185,7 @@ def replica_id(store: Path) -> str:
     """
     try:
         return str(json.loads((store / LIVE_NAME / REPLICA_NAME).read_bytes())["id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged id is as good as a lost one
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged id counts as lost
         return new_replica_id(store)
 
 

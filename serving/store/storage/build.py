@@ -41,11 +41,11 @@ def build_at(
     Without ``ray``, it is built in ``folder`` and pushed. To append, the datastore at ``url`` is pulled first. With ``ray``, the
     nodes of that cluster send the segments, and ``folder`` has the journal alone.
 
-    Returns the reports of both; the store of the first one is ``url``, and its generation the one there.
+    Returns the reports of build and push. In the build's report, the store is ``url``, and the generation is the number there.
 
     Args:
         options: settings of the build; ``output`` is not used.
-        folder: None: a temporary one. It stays if a further call needs it; the error says how.
+        folder: None: a temporary one. It stays if a further call needs it; the error says how to go on.
         keep: as in ``push``. ray: the address of a cluster, as in ``on_ray``.
 
     Raises:

@@ -32,7 +32,8 @@ PARALLEL = 16
 def fetch_segments(
     remote: RemoteFolder, manifest: Manifest, entries: Sequence[SegmentEntry], folder: Path, meter: Meter
 ) -> None:
-    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is whole, verified and synced.
+    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is complete, verified and
+    synced.
 
     Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
 
@@ -71,7 +72,7 @@ def fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
 
 
 def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
-    """Bytes of the segment that an interrupted fetch left in ``folder``, in whole parts without the last one."""
+    """Bytes of the segment that an interrupted fetch left in ``folder``: its whole parts, except the last of them."""
     path = _part_path(folder, entry)
     size = path.stat().st_size if path.is_file() else 0
     return min(size, entry.bytes - 1) // PART_BYTES * PART_BYTES

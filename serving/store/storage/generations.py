@@ -25,9 +25,9 @@ _NAME = re.compile(r"(\d{6,})\.json")
 FIXED_FIELDS = {"vocab_size": "vocabulary", "order_depth": "order depth", "tokenizer": "tokenizer"}
 """Fields that all generations at a URL share, because servers cannot change them while they run, and their names in messages."""
 STRAY_SECONDS = 24 * 3600.0
-"""Age at which segments that no generation has named are removed. An interrupted push left them; a running one may need them."""
+"""Age at which segments are removed that no generation has named. An interrupted push left them; a running one may need them."""
 _SEGMENT = re.compile(r"\.?g\d+-\d+\S*")
-"""Segments, and what a killed process leaves of them in file://."""
+"""Names of segments, and of the unfinished files that a killed process leaves in file://."""
 
 
 def generation_numbers(remote: RemoteFolder) -> list[int]:
@@ -104,7 +104,7 @@ def same_content(one: Manifest, other: Manifest) -> bool:
 
 
 def missing_segments(remote: RemoteFolder, manifest: Manifest) -> list[SegmentEntry]:
-    """The segments of ``manifest`` that are not at the URL, or not whole."""
+    """The segments of ``manifest`` that are missing or incomplete at the URL."""
     sizes = remote.sizes(SEGMENTS_NAME)
     return [entry for entry in manifest.files() if sizes.get(entry.name) != entry.bytes]
 
@@ -132,7 +132,7 @@ def require_same_kind(place: str, there: Manifest, given: Manifest) -> None:
 
 
 def require_no_clash(place: str, kept: Collection[Manifest], given: Manifest) -> None:
-    """Refuse segments that have the names of other ones. Names end in checksums, except those from early versions.
+    """Refuse segments that have the names of other segments. Names end in checksums, except names from early versions.
 
     Raises:
         InvalidArgument: a name is taken.
@@ -147,7 +147,7 @@ def require_no_clash(place: str, kept: Collection[Manifest], given: Manifest) ->
 
 
 def read_kept(remote: RemoteFolder, numbers: Sequence[int]) -> list[Manifest]:
-    """The manifests of these generations, without those that were removed since they were listed."""
+    """The manifests of these generations, without generations that were removed since they were listed."""
     found = []
     for number in numbers:
         try:
@@ -192,7 +192,7 @@ def roll_back(url: str, number: int) -> Manifest:
 def prune(remote: RemoteFolder, keep: int) -> int:
     """Remove all but the newest ``keep`` generations, and then segments that no kept generation names.
 
-    These are the segments of the removed generations, and other ones after STRAY_SECONDS. A copy that reads an old generation
+    Segments of the removed generations go at once, other segments after STRAY_SECONDS. A copy that reads an old generation
     meanwhile misses a file, and takes the newest generation instead.
 
     Returns:
@@ -220,7 +220,7 @@ def _names(remote: RemoteFolder, number: int) -> set[str]:
     try:
         return {entry.name for manifest in read_kept(remote, [number]) for entry in manifest.files()}
     except (Corruption, Unsupported):
-        return set()  # its segments go when they are old
+        return set()  # its segments are removed when they are old
 
 
 def _is_stray(remote: RemoteFolder, name: str) -> bool:

@@ -28,9 +28,9 @@ LOG = logging.getLogger("suffolk.storage")
 class MirroredDatastore(WatchedDatastore):
     """Answers from the newest generation at a URL. ``store`` is the folder of its copy.
 
-    A thread looks for new generations. It copies one by the command ``suffolk pull`` in a process of its own, because a download
-    in this process would slow its callers down. When the copy is whole, it is served like every new generation of a folder. While
-    the URL cannot be reached, the last copy is served. Thread-safe.
+    A thread looks for new generations. The command ``suffolk pull`` copies each, in a process of its own: a download in this
+    process would slow down callers. When the copy is whole, it is served like every new generation of a folder. While the URL
+    cannot be reached, the last copy is served. Thread-safe.
     """
 
     def __init__(

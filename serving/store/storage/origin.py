@@ -1,4 +1,5 @@
-"""Records of which URL a datastore's folder is a copy, so that a pull replaces nothing that is only in the folder."""
+"""Records the URL that a datastore's folder was copied from, so that a pull replaces no content that only the folder
+has."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class CopyOrigin:
 
     Attributes:
         url: the place in storage.
-        manifests: digests of manifests whose content is there too. The copy is unchanged if it has one of them.
+        manifests: digests of manifests whose content is there too. The copy is unchanged if it has one of these.
     """
 
     url: str
@@ -38,7 +39,8 @@ def record_origin(store: Path, url: str, *manifests: Manifest) -> None:
 
 
 def require_replaceable(store: Path, url: str, current: Manifest) -> None:
-    """Refuse to replace the datastore in ``store``, which holds ``current``, unless ``url`` holds the same.
+    """Refuse to replace the datastore in ``store`` unless ``url`` holds the same. ``current``: the manifest in
+    ``store``.
 
     Raises:
         InvalidArgument: it was not copied from ``url``, or changed afterwards.

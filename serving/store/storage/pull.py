@@ -70,12 +70,12 @@ def pull(
 
     Args:
         generation: None: the newest.
-        replace: whether to replace a datastore that is no unchanged copy of ``url``.
+        replace: whether to replace a datastore that is not an unchanged copy of ``url``.
 
     Raises:
         NotFound: there is no datastore, or no such generation.
-        InvalidArgument: ``store`` is a live datastore, or without ``replace`` no unchanged copy of ``url``.
-        Unsupported: tokenizer, vocabulary or order depth differ from those in ``store``, or a newer version wrote the files.
+        InvalidArgument: ``store`` is a live datastore; or, without ``replace``, it is not an unchanged copy of ``url``.
+        Unsupported: tokenizer, vocabulary or order depth differ from ``store``, or a newer version wrote the files.
         Corruption: a file at ``url`` is damaged or missing.
         ResourceExhausted: the disk has too little space.
         Unavailable: the store cannot be reached, or another process writes to the folder.

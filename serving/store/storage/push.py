@@ -45,9 +45,9 @@ class PushReport:
     Attributes:
         store, url: the datastore's folder, and the URL. The folder is empty if it was a temporary one.
         generation: number of the newest generation at the URL.
-        published: whether this push published it. Otherwise it held the same before.
+        published: whether this push published it. Otherwise the URL held the same content before.
         segments, bytes: number and size of the segments of the generation.
-        sent_files, sent_bytes: of these, what was not there before.
+        sent_files, sent_bytes: the part of these that was not at the URL before.
         removed_files: number of segments that were removed because no kept generation names them.
         seconds: wall time; 0 if a build sent the segments while it made them.
     """
@@ -73,7 +73,7 @@ def push(store: str | Path, url: str, keep: int = KEEP, progress: WorkProgress |
     Raises:
         NotFound: there is no datastore, or no such bucket.
         InvalidArgument: ``keep`` is below 1, the URL holds other files, or a segment of an early version has a taken name.
-        Unsupported: tokenizer, vocabulary or order depth differ from those at ``url``.
+        Unsupported: tokenizer, vocabulary or order depth differ from the datastore at ``url``.
         Corruption: a file of the datastore is damaged.
         Unavailable: the store cannot be reached, or another process published at the same time.
         PermissionDenied, ResourceExhausted: the store refuses.

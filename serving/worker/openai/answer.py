@@ -193,7 +193,8 @@ def _by_source(drafted: DraftCounts) -> dict[str, dict[str, int]]:
 def usage(runs: Sequence[TextRun]) -> dict[str, Any]:
     """The counts of all texts of a request so far. A prompt with several texts counts once.
 
-    Cached tokens of the prompt were not read: the worker had the rows of another text that begins like it.
+    Cached tokens of the prompt were not read again: the worker had their rows from another text with the same
+    beginning.
 
     The counts of a prediction are present only if one was sent. Rejected tokens are prediction tokens that are missing
     from the text.

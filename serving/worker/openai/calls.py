@@ -92,7 +92,7 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
     prompts = _prompts(body)
     if len(prompts) * (body.n or 1) > MAX_TEXTS:
         raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
-    length = COMPLETION_TOKENS if body.length is None else max(1, body.length)  # an answer drops the token of 0
+    length = COMPLETION_TOKENS if body.length is None else max(1, body.length)  # 0: the token is left out of the answer
     grammar = read_guided(body) or read_grammar(body.response_format)
     calls: list[GenerateCall] = []
     for prompt in prompts:
@@ -152,7 +152,8 @@ def encode_messages(
 
 
 def _role(role: str, knows_developer: bool) -> str:
-    """OpenAI's newer name of the system, which few templates know, is replaced in those that do not."""
+    """The role to use. ``developer`` is OpenAI's newer name of ``system``; a template that does not know it gets
+    ``system``."""
     return "system" if role == "developer" and not knows_developer else role
 
 
@@ -205,7 +206,7 @@ def _most(service: DecodeService, body: GenerationBody) -> int | None:
 
 
 def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int]) -> Sequence[int]:
-    """The last tokens of ``prompt``, as many as the request says; for -1 as many as leave room for one more."""
+    """The last tokens of ``prompt``, as many as the request says. With -1, room for one more token is left."""
     if body.truncate_prompt_tokens is None:
         return prompt
     if body.truncate_prompt_tokens == 0:

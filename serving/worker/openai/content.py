@@ -25,9 +25,9 @@ FIRST_ERROR = _FirstError()
 
 
 class TextPart(BaseModel):
-    """A part of a message's content: a text, under the name of chats or of responses, or the refusal of an earlier answer.
+    """A part of a message's content: a text, by its name in chats or in responses, or the refusal of an earlier answer.
 
-    Parts with the reasoning of an earlier answer are accepted, and left out of the prompt, as reasoning items of responses are.
+    Parts with the reasoning of an earlier answer are accepted, but left out of the prompt, like reasoning items of responses.
     """
 
     model_config = ConfigDict(strict=True, extra="ignore")

@@ -112,7 +112,8 @@ class GenerateEndpoint(Generic[BodyT]):
 
 
 async def read_json(request: Request, limit: int) -> bytes:
-    """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects, which take long to parse.
+    """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects. Lists and objects take long to
+    parse.
 
     The content type must be JSON, so that browsers require CORS permission.
     """

@@ -66,7 +66,8 @@ def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def with_one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with those of the system joined at the start, for templates that take one there, such as Qwen's."""
+    """``messages`` with the system's messages joined into one at the start, for templates that take one there, such as
+    Qwen's."""
     contents = [message["content"] for message in messages if message["role"] == "system"]
     others = [message for message in messages if message["role"] != "system"]
     return [{"role": "system", "content": "\n\n".join(contents)}, *others] if contents else others
@@ -95,8 +96,8 @@ def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Arguments that are no JSON object are texts: those of an answer that was cut off, or of a model's mistake, which agents send
-    back with an error as result.
+    Arguments that are no JSON object stay texts. They come from an answer that was cut off, or from a model's mistake; agents
+    send them back with an error as result.
 
     Raises InvalidField if calls are no list, or one has no name.
     """

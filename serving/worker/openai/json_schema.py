@@ -23,13 +23,13 @@ _LOWER = ("minimum", "exclusiveMinimum")
 _ANY_NAME: tuple[Any, ...] = (True, {}, {"type": "string"})
 """Values of ``propertyNames`` that every name fits, as Zod writes them."""
 _UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
-"""Look-around or a back-reference, which the grammar library has not."""
+"""Look-around or a back-reference; the grammar library has neither."""
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords whose values are schemas by name."""
 
 
 def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
-    """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
+    """``schema`` as JSON. An object that names its properties gets no others unless it allows them: models would invent some.
 
     Unless ``strict`` is set, keywords and patterns that the grammar library does not enforce are ignored, as in OpenAI's API.
     Keywords that are null, as Go writes empty lists, count as absent.
@@ -63,14 +63,14 @@ def _enforced(schema: Any, strict: bool) -> Any:
     for name, value in schema.items():
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
         if name == "properties" and value is None:
-            found[name] = {}  # as of a function without parameters
+            found[name] = {}  # clients send it for a function without parameters
             continue
         if (value is None and name not in _NULLS) or (is_unread and not strict):
             continue
         if name == "propertyNames" and value in _ANY_NAME:
             continue
         if name in _LOWER and not strict and isinstance(value, int | float) and value <= -(1 << 63):
-            continue  # of an integer of 64 bits; the library refuses it
+            continue  # the least integer of 64 bits, or less; the library refuses it
         if name in _NAMED and isinstance(value, Mapping):
             found[name] = {key: _enforced(each, strict) for key, each in value.items()}
         else:
@@ -79,7 +79,7 @@ def _enforced(schema: Any, strict: bool) -> Any:
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
-    """A copy with closed objects. Of a union with a discriminator, as pydantic makes them, one branch at most fits.
+    """A copy with closed objects. In a union with a discriminator, as pydantic makes them, at most one branch fits.
 
     ``merged``: paths of the schemas that are merged with others, and stay open.
     """
@@ -118,7 +118,7 @@ def _converted_value(name: str, value: Any, merged: Collection[str], path: str) 
 
 
 def _merged(schema: Any, path: str = "#") -> Iterator[str]:
-    """The paths of the schemas in each ``allOf`` of several, and those that they refer to."""
+    """The paths of the schemas in each ``allOf`` of several, and the paths that these refer to."""
     if isinstance(schema, list):
         for at, each in enumerate(schema):
             yield from _merged(each, f"{path}/{at}")

@@ -1,7 +1,7 @@
-"""Fields of requests that this worker does not have: misspelled ones, and those of other servers.
+"""Fields of requests that this worker does not have: misspelled fields, and fields of other servers.
 
-A field that would change the answer is refused, unless its value asks for nothing. A name that is nearly that of a known field is
-refused too. Other unknown fields are ignored.
+A field that would change the answer is refused, unless its value asks for nothing. A name that nearly equals a known field's name
+is refused too. Other unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) 
     Args:
         path: path of the object in the request, with a dot at its end; empty for the request itself.
         extra: the fields that the object does not have, by name.
-        fields: the fields that the object has, by name. A field of another server may say the same as one of them.
+        fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
     """
     for name, value in extra.items():
         if value is None or name in IGNORED or (not value and name not in MEANINGFUL):
@@ -51,7 +51,7 @@ def check_names(
 
 
 def is_known(name: str) -> bool:
-    """Whether a field that the worker does not have is one of another server."""
+    """Whether a field that the worker lacks belongs to another server."""
     return name in IGNORED or name in NEUTRAL
 
 

@@ -36,12 +36,12 @@ _INSTEAD = {
 
 
 class _Part(BaseModel):
-    """Base of objects in a body. Fields that are nearly those of ``path``, with a dot at its end, are refused."""
+    """Base of objects in a body. Misspelled fields are refused. ``path``: of the object, with a dot at its end."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     path: ClassVar[str] = ""
     other_names: ClassVar[Mapping[str, str]] = {}
-    """Names of fields elsewhere -> those here."""
+    """Names of fields in other APIs -> names here."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

@@ -1,4 +1,4 @@
-"""The tools of POST /v1/responses: functions, also those in namespaces, which agents make of their MCP servers."""
+"""The tools of POST /v1/responses: functions, alone or in namespaces. Agents make a namespace of each MCP server."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class ResponseTool:
 
 
 def full_name(namespace: str, name: str) -> str:
-    """The name by which the model knows a function of ``namespace``; that of MCP's tools in other agents."""
+    """The name by which the model knows a function of ``namespace``. Other agents name MCP's tools like this."""
     return f"{namespace.rstrip('_')}__{name.lstrip('_')}" if namespace else name
 
 
 def callable_tools(tools: Sequence[Mapping[str, Any]]) -> list[ResponseTool]:
-    """The tools without those that are called elsewhere, if there are functions too. Without functions all, which is refused."""
+    """The tools that the client calls, if there are functions. Without functions, all tools; they are refused later."""
     return [each for each in _tools(tools) if not each.is_elsewhere] or [*_tools(tools)]
 
 
 def shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """``callable_tools``, as the response shows them: those of a namespace together."""
+    """``callable_tools``, as the response shows them: the functions of a namespace together."""
     kept, found = callable_tools(tools), list[Mapping[str, Any]]()
     for at, tool in enumerate(tools):
         if any(each.path == f"tools[{at}]" for each in kept):
@@ -84,7 +84,7 @@ def shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[ResponseTool]:
-    """``tools``, with those of namespaces instead of the namespaces."""
+    """``tools``, with the functions of namespaces in place of the namespaces."""
     for at, tool in enumerate(tools):
         path, inner = f"tools[{at}]", tool.get("tools")
         own = [each for each in inner if isinstance(each, Mapping)] if isinstance(inner, list) else []

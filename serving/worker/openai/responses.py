@@ -40,7 +40,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         self._names = {each.full_name: each.names() for each in callable_tools(body.tools or ())}
         self._output: list[Event] = []
         self._open: Event | None = None  # the item of ``_output`` that is not complete
-        self._logprobs: list[Event] = []  # of tokens whose text has not come yet
+        self._logprobs: list[Event] = []  # for tokens whose text has not come yet
         self._number = 0
         self._head = _head(model, body)
 
@@ -71,7 +71,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         return self._event("error", code=fields["code"], message=fields["message"], param=fields["param"])
 
     def _step(self, run: TextRun, step: Step) -> Iterator[Event]:
-        """The events of one step, which change the output."""
+        """The events of one step; they also change the output."""
         content, calls = self._message.add(step.text, step.finish)
         if self.body.has_logprobs:
             found = step.log_probabilities[:-1] if step.finish == "eos" else step.log_probabilities

@@ -57,7 +57,8 @@ class TokenTexts:
         }
 
     def top(self, each: LogProbability, as_ids: bool = False) -> dict[str, float]:
-        """The token itself and its alternatives, by name. Of tokens with the same name, all but one are named by their ids."""
+        """The token itself and its alternatives, by name. If several tokens have the same name, all but the first are named by
+        their ids."""
         found: dict[str, float] = {}
         for token, value in {each.token: each.value, **dict(each.alternatives)}.items():
             name = self.name(token, as_ids)

@@ -16,7 +16,7 @@ _CALL_SIGNS = re.compile(r'\\.|["{}\[\],]', re.DOTALL)
 MAX_OPEN = 16
 """Most unfinished calls in one text.
 
-After this many the search for calls stops, because each one costs a scan to the end of the text.
+The search for calls stops after this many possible calls, because each costs a scan to the end of the text.
 """
 _WHITE = " \t\r\n"
 _KEYS = ("name", "type", "function", "id", "arguments", "parameters")
@@ -24,7 +24,7 @@ _OPENINGS = tuple(f'{bracket}{{"{key}"' for key in _KEYS for bracket in ("", "["
 """Beginnings of calls without a mark. White space is removed before the comparison."""
 _SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _CUT_HEAD = re.compile(r'\s*\[?\s*(\{\s*("\w*("\s*(:\s*("[^"]*"?)?)?)?)?)?')
-"""A beginning of a call that ends before its arguments."""
+"""The beginning of a call, up to its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class ToolCallParser:
     """Splits one text into content and calls: ``push`` its parts, then ``finish`` once. Not thread-safe.
 
     The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or one of
-    an unknown function, is content. White space around calls is left out. Of a marked call that is cut off, the text's last, the
-    arguments so far are returned.
+    an unknown function, is content. White space around calls is left out. If the text ends inside a marked call, the arguments
+    so far are returned.
     """
 
     def __init__(self, form: ToolFormat, names: Collection[str]) -> None:

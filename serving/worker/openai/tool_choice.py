@@ -1,6 +1,6 @@
 """``tools`` and ``tool_choice``, or their older names ``functions`` and ``function_call`` of a request.
 
-They are the functions that may be called, and give the grammar of required calls.
+Reads the functions that may be called, and makes the grammar of required calls.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def read_tool_choice(
             "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}; None for auto.
         is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. It is enforced only if calls are
             required.
-        paths: path of each function in the request; empty for those of a chat.
+        paths: path of each function in the request; empty for a chat.
 
     Raises:
         InvalidArgument: ``tools`` or ``choice`` has another form, a name is used twice, or the chosen function does not
@@ -121,7 +121,8 @@ def read_tool_choice(
 
 
 def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field: str) -> ToolChoice:
-    """The choice of one function. Raises InvalidArgument if ``functions`` does not have it. ``field``: what names it."""
+    """The choice of one function. Raises InvalidArgument if ``functions`` does not have it. ``field``: the field of the
+    request that names it."""
     known = ", ".join(functions) or "none"
     if not isinstance(name, str):
         raise InvalidArgument(Field(field), f" names no function; the functions of the request are {known}")

@@ -1,7 +1,7 @@
 """Maps a neural drafter's own probabilities to acceptance probabilities, learned online.
 
 A drafter's probabilities are close to acceptance probabilities (EAGLE-2, Li et al. 2024, section 4.1), but not equal.
-Calibration makes them comparable with those of other sources.
+Calibration makes them comparable with other sources' probabilities.
 """
 
 from __future__ import annotations

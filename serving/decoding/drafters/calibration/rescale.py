@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-3
 """Tolerance: scores are in single precision."""
 BREADTH, ENOUGH = 4, 64
-"""Nodes to look up for each node that may be proposed, and the most nodes that this factor may give."""
+"""BREADTH nodes are looked up for each node that may be proposed, but this factor gives at most ENOUGH nodes."""
 
 
 def rescale(confidence: Confidence, request: DraftRequest, tree: DraftTree) -> DraftTree:

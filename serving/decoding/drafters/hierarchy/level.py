@@ -104,7 +104,7 @@ class RunDistribution:
 
 
 def _tails(probabilities: tuple[float, ...], longest: int) -> NDArray[np.float64]:
-    """float64[longest + 1], the probability of j or more; ``probabilities`` are those of exactly j."""
+    """float64[longest + 1], the probability of j or more. ``probabilities``: of exactly j."""
     tails = np.cumsum(probabilities[::-1])[::-1][: longest + 1]
     return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
 

@@ -22,12 +22,12 @@ def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
     """gamma(acceptance, drafted, n) for all n = 1..needed: expected rounds until n tokens exist.
 
     Each drafted token is accepted independently with the same probability, up to the first rejection. Let a = acceptance and
-    T = drafted. The generating function P of X has 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az). That of gamma is
-    z / ((1 - z)(1 - P(z))). So
+    T = drafted. The generating function P of X has 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az). The generating function of
+    gamma is z / ((1 - z)(1 - P(z))). So
 
         gamma(n) = 1 + (1 - a)(n - 1) + a^(T+1) gamma(n - T - 1),    gamma(n) = 0 for n <= 0.
 
-    The only difference is 1 - a, so no digits cancel near a = 0 or 1.
+    The only subtraction is 1 - a, so no digits cancel near a = 0 or 1.
 
     Args:
         acceptance: of any shape; each in 0..1.
@@ -39,7 +39,7 @@ def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
     Raises:
         InvalidArgument: a value is out of its range.
 
-    Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.4, which estimates gamma by simulation.
+    Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.4. The paper estimates gamma by simulation.
     """
     rate = np.asarray(acceptance, np.float64)
     if not np.all((rate >= 0) & (rate <= 1)):

@@ -137,7 +137,8 @@ def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
 
 
 def _reaches(levels: Levels, depth: int) -> dict[tuple[int, int], Floats]:
-    """``Levels.reach`` by (drafter, verifier), of the pairs with a run distribution or with availability below 1."""
+    """``Levels.reach`` by (drafter, verifier), for pairs with a run distribution, or if the drafter may find fewer
+    tokens than requested."""
     names = levels.names
     found = {(names.index(run.drafter), names.index(run.verifier)): run.reach(depth) for run in levels.runs}
     for drafter, level in enumerate(levels.levels):

@@ -32,7 +32,8 @@ class GatedSource:
         """For each request, its place in drafts, and the tokens expected of the sources before."""
 
     def draft(self, requests: Sequence[DraftRequest], expected: Sequence[float]) -> tuple[_native.Drafts, list[int]]:
-        """The trees of ``RetrievalSource.draft`` for requests against which the gate does not decide, and their places.
+        """The trees of ``RetrievalSource.draft`` for the requests that the gate lets draft, and the places of these
+        requests.
 
         ``expected``: tokens expected of the sources before this one, for each of ``requests``.
         """
@@ -60,7 +61,7 @@ class GatedSource:
     def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
         """Learn what the source added, and let it learn.
 
-        ``drafted``: how many of the tokens of each request the sources before this one drafted. Adds those of this source.
+        ``drafted``: how many tokens of each request the sources before this one drafted. Adds this source's tokens.
         """
         self.source.observe(generated)
         found = [(each, *self._drafts.pop(each)) for each in generated if each in self._drafts]

@@ -39,7 +39,7 @@ class GrowingTree:
         """Add the children of ``nodes`` (``ROOT`` for the root). Returns the indices of the children, int64[w * k].
 
         ``tokens``: int64[w, k], the children of each node. ``chances``: float64[w, k], their conditional acceptance probabilities.
-        Those of one parent are scaled down if their sum exceeds 1.
+        The chances of one parent's children are scaled down if their sum exceeds 1.
         """
         size, (_, width) = len(self), tokens.shape
         above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)

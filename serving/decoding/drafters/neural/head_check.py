@@ -1,7 +1,7 @@
 """Checks on a generated text that a head reads the layer and the tokens that it was trained on.
 
 A head that reads the wrong layer, or pairs a token with the wrong hidden state, loads and runs, but is hardly ever accepted. So
-its acceptance is compared with that of the same head shifted by one layer or one token.
+its acceptance is compared with the acceptance of the same head shifted by one layer or one token.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 """Fitted to the acceptance of drafts from 109 M tokens of source code by a 135M chat model, along its own answers.
 
-The prompts are those of ``research.tuning_prompts``; ``research.fit_priors`` makes the fit.
+The prompts come from ``research.tuning_prompts``; ``research.fit_priors`` makes the fit.
 """
 
 SHORT_MATCHES = (4, 3, 2, 1)
@@ -45,7 +45,7 @@ Calibration compares their drafts.
 """
 _Contexts = list[list[Ids]]  # of each request
 _GROUP = "group"
-"""Scope, and part of the datastore, of the documents of a request's group."""
+"""The name of the group's documents, as a scope and as a part of the calibration."""
 
 
 class DatastoreDrafter:
@@ -60,7 +60,8 @@ class DatastoreDrafter:
     thread-safe.
 
     Attributes:
-        datastores: the names of its datastores (``DatastoreReader``). Requests get drafts from those that they select.
+        datastores: the names of its datastores (``DatastoreReader``). Requests get drafts from the datastores that they
+            select.
     """
 
     name = "datastore"
@@ -199,7 +200,7 @@ class DatastoreDrafter:
         return self._scored(requests, trees, list(map(len, contexts)), paths, _GROUP if scope == _GROUP else "")
 
     def _look_up(self, requests: Sequence[DraftRequest], contexts: _Contexts, scope: str | None) -> Sequence[DraftTree]:
-        """One tree for each context, those of one request in a row; empty after an error. ``scope``: as in ``ContextQuery``."""
+        """One tree for each context, one request after another; empty after an error. ``scope``: as in ``ContextQuery``."""
         self._lost = True
         try:
             if self._prefetcher is not None and not self._waits:
@@ -267,7 +268,7 @@ class DatastoreDrafter:
                     flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group, scope
                 )
                 parts.append(retriever.find_drafts(query))
-        except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
+        except DeadlineExceeded:  # other errors come at once, so their time says nothing about answers
             self._wait_policy.learn_timeout(time.perf_counter() - begin)
             raise
         self._wait_policy.learn_call(time.perf_counter() - begin)
@@ -283,7 +284,7 @@ class DatastoreDrafter:
         paths: Sequence[Ids] | None,
         origin: str,
     ) -> _native.Drafts:
-        """The trees of each request with calibrated scores; none for a request with a malformed one.
+        """The trees of each request with calibrated scores; none for a request with a malformed tree.
 
         ``counts``: how many of ``trees`` each request has. ``paths``, ``origin``: as in ``RetrievalScorer.score``.
         """
@@ -295,7 +296,7 @@ class DatastoreDrafter:
             if len(requests) == 1:
                 self.failures.add(type(error).__name__, str(error))
                 return _native.Drafts([()])
-        left, alone = iter(trees), []  # find those that it is about
+        left, alone = iter(trees), []  # find the requests that it is about
         for at, (request, count) in enumerate(zip(requests, counts, strict=True)):
             path = None if paths is None else [paths[at]]
             alone.append((self._scored([request], list(islice(left, count)), [count], path, origin), [at]))

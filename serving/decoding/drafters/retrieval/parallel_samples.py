@@ -26,7 +26,7 @@ from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 SOURCE = source_bits("parallel-samples")
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
-"""That of the datastore drafter; not fitted to such drafts."""
+"""The datastore drafter's prior. It is not fitted to drafts of this kind."""
 ENDED = 8
 """Answers that a prompt keeps after their end, while other answers to it are generated."""
 

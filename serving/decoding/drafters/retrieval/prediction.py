@@ -96,7 +96,7 @@ class PredictionDrafter:
 def _chain(alignment: PredictionAlignment, max_nodes: int) -> DraftTree:
     """The continuation of the prediction.
 
-    The match length is the number of shared tokens plus one. So it also tells a match of one token from none.
+    The match length is the number of shared tokens plus one. So it is above 1 even for a match of one token.
     """
     tokens = alignment.prediction[alignment.position : alignment.position + max_nodes]
     size = len(tokens)
@@ -115,9 +115,9 @@ class PredictionAlignment:
     """The position in a prediction where the text goes on. Not thread-safe.
 
     While the text follows the prediction, the position moves with it. After a difference, the text's longest suffix that occurs
-    in the prediction is searched. The position is then at the end of one of its occurrences: the first one after the last
-    confident position, or else the last one before it. A token takes time linear in the length of the prediction after a
-    difference, and constant time otherwise.
+    in the prediction is searched. The position is then at the end of one of its occurrences: the first after the last confident
+    position, or else the last before it. A token takes time linear in the length of the prediction after a difference, and
+    constant time otherwise.
 
     Attributes:
         prediction: int32[k], its tokens.

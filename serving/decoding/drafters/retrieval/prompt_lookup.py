@@ -31,7 +31,7 @@ def load(context: LoadContext, options: Options) -> WithRequestTexts:
 class PromptLookupDrafter:
     """Looks up the longest ending of a request's tokens that occurs earlier in them. Not thread-safe.
 
-    Its drafts are twice as deep as those of a datastore (``Limits.copy_depth``).
+    Its drafts are twice as deep as a datastore's (``Limits.copy_depth``).
     """
 
     name = "prompt-lookup"

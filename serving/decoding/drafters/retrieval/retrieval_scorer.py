@@ -44,7 +44,7 @@ class RetrievalScorer:
     """Calibrates the trees of one source, and keeps the trees of the current step for learning. Not thread-safe.
 
     Sampled and greedy requests have separate calibrators, because sampled requests accept fewer of the most likely tokens.
-    So have the requests of each tenant (``DraftOptions.tenant``), because response times reveal what was learned.
+    Each tenant (``DraftOptions.tenant``) has calibrators of its own, because response times reveal what was learned.
     """
 
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:

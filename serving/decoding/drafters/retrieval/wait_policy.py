@@ -14,7 +14,7 @@ _CALLS = 8
 _EXPECTED = 0.5
 """Prior of the expected tokens of a draft that was waited for."""
 _SHARE = 0.6
-"""Prior of a prefetched draft's expected tokens, as a share of those of a draft that was waited for."""
+"""Prior of a prefetched draft's expected tokens, as a share of the tokens of a draft that was waited for."""
 
 
 class WaitPolicy:

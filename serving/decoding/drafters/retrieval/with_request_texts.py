@@ -1,4 +1,4 @@
-"""Adds drafts from texts that belong to requests to those of one retrieval source: predictions, and other samples of the prompt."""
+"""Adds drafts from requests' own texts to a retrieval source's drafts: from predictions, and from other samples of the prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffolk.serving.decoding.engine.loop.drafter import (
 
 
 def request_texts(context: LoadContext) -> list[RetrievalSource]:
-    """The drafters that need nothing but the requests. They cost nothing where a request has no such text."""
+    """The drafters that need nothing but the requests. They cost nothing if a request has no text of these kinds."""
     return [
         PredictionDrafter(context.calibration),
         ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration),
@@ -51,7 +51,7 @@ class WithRequestTexts:
         return _native.gather([(as_drafts(each.draft(requests)), places) for each in self._all], len(requests))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``. The drafts are those of the source alone."""
+        """See ``RetrievalSource``. The drafts come from the source alone."""
         return self._source.draft_after(requests, paths)
 
     @property

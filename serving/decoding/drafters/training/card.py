@@ -22,7 +22,7 @@ from suffolk.serving.decoding.drafters.training.rows import DataFile
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 LICENSE = "unknown"
-"""Neither the head's licence nor that of its base model is known here."""
+"""The licences of the head and of its base model are unknown here."""
 
 
 def describe(
@@ -114,7 +114,7 @@ def _card(run: dict[str, Any]) -> list[str]:
 
 def _licence(model: str) -> list[str]:
     lines = [
-        "**Licence: unknown.** `suffolk train` does not know the licence of the base model, nor that of the corpus. Both may bind "
+        "**Licence: unknown.** `suffolk train` does not know the licence of the base model, nor the corpus's. Both may bind "
         "this head. Set `license` above before you share it."
     ]
     if find_folder(model) is not None:

@@ -1,4 +1,4 @@
-"""Makes batches of windows with the target's hidden states. These states equal those of decoding."""
+"""Makes batches of windows with the target's hidden states. These states equal the states in decoding."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Window = Annotated[int, Within(8, 1 << 20)]
 
 @dataclass(frozen=True, slots=True)
 class Regeneration:
-    """Settings of the target's own answers, which replace those of the corpus.
+    """Settings of the target's own answers, which replace the corpus's answers.
 
     Attributes:
         temperature: as in ``SamplingSettings``.

@@ -53,7 +53,7 @@ def reading_options(options: TrainOptions) -> BuildOptions:
 
 
 def find_corpus(options: TrainOptions) -> Inputs:
-    """The files of the corpora, except those in the run's work folder. Raises as ``find_inputs``."""
+    """The files of the corpora, except files in the run's work folder. Raises as ``find_inputs``."""
     found = find_inputs(reading_options(options))
     own = work_folder(options.output)
     return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).resolve().parents))

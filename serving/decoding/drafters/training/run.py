@@ -46,8 +46,8 @@ def train(
     """Train a head and write its folder. Returns the content of its ``training.json``.
 
     Args:
-        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals that of an
-            uninterrupted run bit for bit.
+        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals an
+            uninterrupted run's, bit for bit.
         load: loads the target. Its linear layers must be torch's own (``accelerate=False``), because gradients pass through its
             output layer.
 

@@ -69,7 +69,7 @@ def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> I
 
     Raises:
         InvalidArgument: the output is not empty; an interrupted run exists and ``resume`` is False; or the settings differ from
-            those of the run to resume.
+            the settings of the run to resume.
         NotFound: there is no run to resume, or the output's parent folder is missing.
         Unavailable: another process uses the workspace.
     """

@@ -46,9 +46,9 @@ class CostModel:
 
     Real passes correct it, by a Kalman filter over logarithms: the device's speed, and a correction of each measured size. A
     device changes its speed often and for all sizes alike, because other programs run on it. The form of the curve changes
-    seldom. So the filter explains a slow pass by the speed first, and learns the form from the differences between passes of
-    different sizes that follow each other. The less likely the time of a pass is, the less it counts
-    (csrc/drafting/pass_times.h). Not thread-safe.
+    seldom. So the filter explains a slow pass by the speed first. It learns the form from differences between successive
+    passes of different sizes. The less likely the time of a pass is, the less it counts (csrc/drafting/pass_times.h). Not
+    thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
@@ -117,10 +117,10 @@ class CostModel:
         """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope.
 
         Args:
-            deviations: standard deviations of what is not known yet, compared to a pass of ``requests`` rows, to add to the
-                expected times. Below 0, a size is cheaper, the less is known of it.
+            deviations: how many standard deviations of the uncertainty to add to the expected times. The uncertainty is
+                relative to a pass of ``requests`` rows. With a number below 0, uncertain sizes are cheaper.
             reads: whether the passes also read prompts. Then the correction of a plain pass corrects all sizes, because
-                ``update`` gets no passes that read.
+                ``update`` never gets a pass that reads prompts.
         """
         return self._corrected.times(rows, requests, context, deviations, reads)
 

@@ -108,7 +108,7 @@ def costs_path(key: CostKey) -> Path:
 
 
 def stored_costs(key: CostKey) -> CostModel | None:
-    """The costs in the file of ``key``; None if it does not exist, or cannot be used, which is logged.
+    """The costs in the file of ``key``; None if there is no file, or no usable one. An unusable file is logged.
 
     Raises as ``costs_path``.
     """
@@ -150,7 +150,7 @@ def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:
 
 
 def load_costs(path: Path, key: CostKey) -> CostModel:
-    """The costs in ``path``, which must be those of ``key``.
+    """The costs in ``path``, which must be for ``key``.
 
     Raises:
         NotFound: there is no such file, or it cannot be read.

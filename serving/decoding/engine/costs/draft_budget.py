@@ -21,7 +21,7 @@ class DraftBudget:
         token_seconds: one token in plain decoding.
         row_seconds: one more row in a pass of the target.
         model_seconds: limit for passes of the drafter's own model; 0 allows no pass.
-        speedup: recent tokens per second with drafts, divided by those of plain decoding; 1 or more.
+        speedup: recent tokens per second with drafts, divided by plain decoding's; 1 or more.
         expected: tokens expected of other sources in this step.
         others: mean accepted tokens of other sources per step of the request.
         idle: share of the request's steps in which other sources add no token.

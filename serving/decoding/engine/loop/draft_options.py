@@ -27,8 +27,8 @@ class DraftOptions:
             drafts. Drafters that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
         tenant: owner of the request; empty if all requests have one owner. Learning does not cross tenants: the calibration of
-            retrieved drafts is the tenant's own, and token recycling learns none of a tenant's answers. Answers draft for others
-            to the same prompt of the same tenant alone.
+            retrieved drafts is the tenant's own, and token recycling learns none of a tenant's answers. An answer drafts only for
+            other answers to the same prompt of the same tenant.
         remember: whether the text may be used for other requests, and kept after its end. If False, the text is not recorded, and
             drafters do not learn its tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None

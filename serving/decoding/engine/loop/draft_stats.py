@@ -18,7 +18,7 @@ STAGES = ("proposed", "verified", "accepted", "earned")
 log = logging.getLogger(__name__)
 PREFIX = "failed "
 _SECONDS = ("prefill_seconds", "model_seconds")
-"""Counters of prefill, and of models that the drafter can leave out, without prefill."""
+"""Counters: prefill; and the passes of models that the drafter can leave out, without their prefill."""
 
 
 class TreeCounts:
@@ -50,9 +50,8 @@ class DraftCounts:
 
     Attributes:
         accepted: drafted tokens in the text.
-        earned: accepted tokens that saved a pass. These are all except a drafted token that ends the text, because its pass
-            samples that token too. So the number of tokens after the first is the number of passes after the prompt's plus
-            ``earned``.
+        earned: accepted tokens that saved a pass. Every accepted token saves a pass, except a drafted token that ends the
+            text: its pass would also have sampled it. So after the first token, tokens = passes + ``earned``.
     """
 
     accepted: Counter[Place] = field(default_factory=Counter)
@@ -142,7 +141,7 @@ def failures_by_reason(stats: Mapping[str, float]) -> Counter[str]:
 def split_seconds(
     before: Mapping[str, float], after: Mapping[str, float], seconds: float
 ) -> tuple[float, float, float]:
-    """``seconds`` of drafting, split into those of retrieval, models and prefill by a drafter's ``stats`` before and after."""
+    """``seconds`` of drafting, split into retrieval, models and prefill by a drafter's ``stats`` before and after."""
     prefill, models = (max(0.0, float(after.get(key, 0.0)) - float(before.get(key, 0.0))) for key in _SECONDS)
     prefill = min(seconds, prefill)
     models = min(seconds - prefill, models)

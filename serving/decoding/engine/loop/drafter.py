@@ -251,7 +251,7 @@ def model_sources(drafter: Drafter) -> int:
 class PrefetchingDrafter(Drafter, Protocol):
     """A drafter that prepares the next step's drafts while the target verifies this step's.
 
-    It may have an attribute ``prefetches``, which tells whether ``prefetch`` is to be called in this step.
+    It may have an attribute ``prefetches``: whether ``prefetch`` is to be called in this step.
     """
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
@@ -265,7 +265,8 @@ class PrefetchingDrafter(Drafter, Protocol):
 
 @runtime_checkable
 class DatastoreReader(Drafter, Protocol):
-    """A drafter that searches datastores. It searches only those that ``DraftRequest.options`` selects.
+    """A drafter that searches datastores. For a request, it searches only the datastores that ``DraftRequest.options``
+    selects.
 
     Attributes:
         datastores: their names.

@@ -218,7 +218,7 @@ class DrafterPool:
                 for request, proposal, tree in zip(requests, proposals, trees, strict=True)
             ]
         except USER_CODE_ERRORS as error:
-            if len(requests) > 1:  # find those that it is about
+            if len(requests) > 1:  # find the requests that it is about
                 alone = zip(requests, proposals, strict=True)
                 return [self._check(name, [request], [proposal])[0] for request, proposal in alone]
             self._fail(name, requests, error)

@@ -8,13 +8,14 @@ from statistics import median
 from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 
 EXTRA_PASSES = 1.0
-"""Time that prompt tokens may add to a pass in which other requests decode, in passes without prompt tokens."""
+"""Time that prompt tokens may add to a pass in which other requests decode. The unit is a pass without prompt
+tokens."""
 LEAST_TOKENS = 16
 """Prompt tokens that a pass may read in any case. Few tokens cost little more than one."""
 _RATE = 0.2
 _PASSES = 9
-"""Passes without prompt tokens of which the median counts. While a long prompt is read there is none, so that one slow pass would
-otherwise set the pace of all of it."""
+"""Last passes without prompt tokens; the median of their times counts. While a long prompt is read, no such pass comes, so a
+single slow pass would set the pace for the whole prompt."""
 
 
 class PrefillBudget:

@@ -77,12 +77,14 @@ def has_template(target: Target) -> bool:
 
 
 def encode_text(target: Target, text: str, special_tokens: bool = True, most: int | None = None) -> list[int]:
-    """The tokens of a text to continue. With ``special_tokens``, they include those that the tokenizer adds around it.
+    """The tokens of a text to continue. With ``special_tokens``, they include the tokens that the tokenizer adds around
+    it.
 
     Long texts of all threads take turns, so that they leave cores to the step loop.
 
     Args:
-        most: refuse a long text of more than twice as many tokens after encoding only a part of it; None for no limit.
+        most: limit in tokens; None for no limit. A long text of more than twice the limit is refused before all of it
+            is encoded.
 
     Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is too long.
     """

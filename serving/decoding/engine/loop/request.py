@@ -91,9 +91,9 @@ class Request:
         """Encodes the prompt and the prediction, and allocates the tokens.
 
         Raises:
-            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt, prediction
-                or ``stop_token_ids`` have ids outside the vocabulary; text, stop strings or a grammar are given and the target has
-                no tokenizer; or the grammar is refused.
+            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context. Or prompt,
+                prediction or ``stop_token_ids`` have ids outside the vocabulary. Or text, stop strings or a grammar are given and
+                the target has no tokenizer. Or the grammar is refused.
             Unsupported: the grammar needs llguidance, which is not installed or cannot use the tokenizer.
             ResourceExhausted: no memory for the tokens.
         """

@@ -15,14 +15,15 @@ from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 LEAST_REUSED = 16
 """Shared tokens from which rows are reused. Fewer save no time."""
 _CONTINUED = 0.5
-"""Share of a free slot's tokens from which a prompt that begins like them takes that slot. Below it, the rows are copied."""
+"""If a prompt begins with at least this share of a free slot's tokens, it takes that slot. Below this share, the rows are
+copied."""
 
 Ids = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The tokens whose rows a free slot holds, and their tenant. No tokens: of a request that must not be remembered."""
+    """The tokens whose rows a free slot holds, and their tenant. No tokens if the request must not be remembered."""
 
     tokens: Ids
     tenant: str
@@ -42,9 +43,9 @@ _NOTHING = _Contents(np.empty(0, np.int32), "")
 class Slots:
     """Gives slots to requests. A prompt that begins like another text of its tenant takes over the rows of that text.
 
-    The text is that of a running request, or of one that has left and whose slot is free. So the memory of free slots serves as a
-    cache; the slot that was left first is taken first. Requests that need the logits or hidden states of their whole prompt take
-    nothing over. Requests that must not be remembered give nothing. Not thread-safe.
+    The text belongs to a running request, or to a request that has left and whose slot is free. So the memory of free slots
+    serves as a cache; the slot that was left first is taken first. Requests that need the logits or hidden states of their whole
+    prompt take nothing over. Requests that must not be remembered give nothing. Not thread-safe.
     """
 
     def __init__(self, cache: KVCache, reuses: bool, takes_lowest: bool = False) -> None:
@@ -84,7 +85,7 @@ class Slots:
             self._cache.clear(slot)
         else:
             if source != slot:
-                self._left.move_to_end(source)  # it was of use
+                self._left.move_to_end(source)  # it was used now, so it is kept longest
                 self._cache.copy(source, slot, 0, shared)
             self._cache.lengths[slot] = request.stats.cached_tokens = shared
         del self._left[slot]

@@ -145,7 +145,8 @@ class LoopStats(Counts):
         cached_tokens: prompt tokens taken over from other requests, of requests that have ended.
         requests: requests that have ended.
         finished: requests that have ended, by finish reason.
-        draft_failures: failed drafts of requests that have ended; ``StepLoop.totals`` adds those of running requests.
+        draft_failures: failed drafts of requests that have ended; ``StepLoop.totals`` adds the failures of running
+            requests.
     """
 
     passes: int = 0

@@ -68,14 +68,15 @@ class BatchEntry:
         )
 
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
-        """int64[k], the rows that the cache keeps: all rows of a prompt, or those of the last token and the accepted nodes."""
+        """int64[k], the rows that the cache keeps: all rows of a prompt, or the rows of the last token and the accepted
+        nodes."""
         if isinstance(outcome, Outcome) and len(outcome.path):
             return np.concatenate([_FIRST, outcome.path + 1])
         size = 1 if self.has_draft else len(self.layout)
         return _FIRST if size == 1 else np.arange(size)
 
     def trace(self, outcome: Outcome, step: Step, seconds: Mapping[str, float]) -> StepTrace:
-        """The trace of ``step``, which ``outcome`` led to and which the request already includes."""
+        """The trace of ``step``, the result of ``outcome``. The request already includes the step."""
         request, path = self.request, outcome.path.tolist()
         begin = request.length - len(step.tokens)
         return StepTrace(
@@ -102,8 +103,8 @@ class StepBatch:
     def take(self, requests: Sequence[Request], clock: Clock) -> list[BatchEntry]:
         """The entries of the next pass; calls the drafters. ``clock`` gets the time of drafting.
 
-        A pass reads as many prompt tokens as ``PrefillPace`` says. Requests whose prompts do not fit, or that wait for the rows
-        of another one, have no entry.
+        A pass reads as many prompt tokens as ``PrefillPace`` says. Requests whose prompts do not fit, or that wait for another
+        request's rows, have no entry.
         """
         entries: list[BatchEntry] = []
         cached = self._cache.lengths[[request.slot for request in requests]].tolist()
@@ -224,7 +225,7 @@ def _decodes(request: Request, cached: int) -> bool:
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
     """The planner's view of a draft.
 
-    A sampled chain gets no scores and is verified whole, because a choice that depends on its tokens would change the output
+    A sampled chain gets no scores, and all of it is verified: to choose tokens by what was sampled would change the output
     distribution.
     """
     tree = tree_of(proposal)

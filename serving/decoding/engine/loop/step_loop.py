@@ -324,5 +324,5 @@ def _traced(
 
 
 def _accepted_rows(rows: torch.Tensor, outcome: Outcome, count: int) -> torch.Tensor:
-    """A copy of those of ``rows`` float[n + 1, vocab] from which the first ``count`` new tokens were sampled."""
+    """A copy of the ``rows`` float[n + 1, vocab] from which the first ``count`` new tokens were sampled."""
     return rows[torch.from_numpy(np.append(0, outcome.path + 1)[:count]).to(rows.device)]

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 _BROKEN = "\ufffd"
 _TRANSFORMERS = ["transformers.tokenization_utils_base", "transformers.tokenization_utils_tokenizers"]
-"""Where the methods ``decode`` and ``_decode`` of tokenizers that add nothing to the tokenizer inside are defined."""
+"""Modules of the methods ``decode`` and ``_decode`` of plain tokenizers: they only call the tokenizer inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class TextStream:
 def _decoder(tokenizer: Any, skip_special_tokens: bool) -> Callable[[list[int]], str]:
     """Decodes tokens as ``tokenizer`` does.
 
-    The methods of transformers take most of the time. Where they only call the tokenizer inside, that is called directly.
+    The methods of transformers take most of the time. If they only call the tokenizer inside, it is called directly.
     """
     methods = [getattr(type(tokenizer), name, None) for name in ("decode", "_decode")]
     if (

@@ -52,10 +52,10 @@ def verify(
 ) -> list[Outcome | SuffolkError | None]:
     """Accept drafted tokens and sample the next token: one outcome per request, or the error of its settings or functions.
 
-    The outcome is None while a request reads a prompt that is scored, and its last chunk is still to come.
+    The outcome is None while a request reads a prompt that is scored, until its last chunk.
 
     ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a request
-    reads a prompt that is scored: those after each token of the chunk, without a proposal. ``whole``: all of ``logits`` as one
+    reads a prompt that is scored, they are after each token of the chunk, without a proposal. ``whole``: all of ``logits`` as one
     tensor, if there is one. Greedy requests are then sampled together.
 
     Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
@@ -73,7 +73,7 @@ def verify(
     rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
     outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
     found = dict(zip(ready, outcomes, strict=True))
-    for request, scores in zip(requests, scored, strict=True):  # last, because a step without memory is repeated
+    for request, scores in zip(requests, scored, strict=True):  # at the end: a step that lacks memory is repeated
         request.prompt_log_probabilities += scores
     return [found.get(at) for at in range(len(requests))]
 
@@ -146,7 +146,8 @@ def _verify_one(request: Request, proposal: Proposal, rows: torch.Tensor, sample
 
 
 def _above_floor(tree: DraftTree, rows: torch.Tensor, floor: float) -> npt.NDArray[np.bool_]:
-    """bool[n], the nodes with at least the probability ``floor`` under the softmax of ``rows``, the unprocessed logits."""
+    """bool[n], the nodes of probability ``floor`` or more. Probabilities are the softmax of ``rows``, the unprocessed
+    logits."""
     after = rows[torch.from_numpy(tree.parents.astype(np.int64) + 1).to(rows.device)]
     tokens = torch.from_numpy(tree.tokens.astype(np.int64)).to(rows.device)
     likely = after.double().softmax(-1).gather(1, tokens[:, None])[:, 0]

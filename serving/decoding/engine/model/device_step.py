@@ -112,15 +112,15 @@ class DeviceStep:
         return next(size for size in self._sizes if size >= len(drafts.parents))
 
     def capture(self, logits: torch.Tensor, memory: GraphMemory) -> None:
-        """Capture the steps of all sizes up to ``len(logits)``, whose passes leave ``logits``, over rows of padding."""
-        for size in reversed(self._sizes):  # later captures use memory that larger ones have left
+        """Capture the steps of all sizes up to ``len(logits)``, over rows of padding. Their passes leave ``logits``."""
+        for size in reversed(self._sizes):  # smaller captures use memory that larger captures have left
             for kind in range(KINDS):
                 if size <= len(logits) and (size, kind) not in self._captured:
                     compute = partial(self._compute, logits[:size], kind)
                     self._captured[size, kind] = record(compute, memory, self._moves.device)
 
     def run(self, logits: torch.Tensor, drafts: Drafts) -> Walks:
-        """End the step of a pass that leaves ``logits``, those of padding included. Waits for the copy of what it found."""
+        """End the step of a pass that leaves ``logits``, also for padding. Waits for the copy of what it found."""
         size, kind = self._size(drafts), drafts.kind
         graph = self._captured.get((size, kind))
         if graph is None:

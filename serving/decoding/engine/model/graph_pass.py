@@ -82,7 +82,7 @@ class GraphPasses:
         self._prepare(_padded(layouts))
 
     def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
-        for rows in progress(ROWS[::-1]):  # later captures use memory that larger ones have left
+        for rows in progress(ROWS[::-1]):  # smaller captures use memory that larger captures have left
             self._prepare(rows)
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
@@ -105,7 +105,7 @@ class GraphPasses:
     def _forward(
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]
     ) -> tuple[PassResult, torch.Tensor]:
-        """The result, and its logits with those of padding."""
+        """The result, and its logits before padding is cut off."""
         cache = self._cache
         plan = plan_rows(cache.lengths, cache.capacity, slots, layouts, self._sizes, self._parts)
         ends = np.cumsum([len(layout) for layout in layouts])

@@ -1,6 +1,6 @@
 """Attention of a pass of static shape. Every slot has the same number of cells, each for one row, and the same number of keys.
 
-All sizes are those of the bucket, and nothing is copied from the device to the host. So CUDA graphs can capture the pass.
+All sizes depend on the bucket alone, and nothing is copied from the device to the host. So CUDA graphs can capture the pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Linear layers of neural drafters on a CPU, with int8 weights and one scale per output.
 
 A pass over few rows takes as long as reading the weights. int8 weights take half the bytes of bf16 weights and a quarter of
-those of fp32. They change a layer's results by less than 1 %. The original weights stay in memory for passes over many rows,
-such as those of prompts. Targets are never compressed, because rounding would change the text.
+the bytes of fp32 weights. They change a layer's results by less than 1 %. The original weights stay in memory for passes
+over many rows, such as passes over prompts. Targets are never compressed, because rounding would change the text.
 
 Measured gain: a pass of SmolLM2-135M over one row takes 0.58 of the bf16 kernel's time (docs/design/measured-mechanisms.md).
 """

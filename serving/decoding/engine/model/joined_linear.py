@@ -1,4 +1,4 @@
-"""Linear layers that read the same input, such as those of queries, keys and values, become one matrix product of a graph.
+"""Linear layers that read the same input, such as queries, keys and values, become one matrix product of a graph.
 
 ``join_layers`` puts their weights in one array, once: each layer keeps its part as a view, so eager passes and state_dict are as
 before. While torch compiles, each layer multiplies by the whole array and takes its part of the result. ``SharedProducts``

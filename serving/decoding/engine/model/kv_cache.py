@@ -102,8 +102,8 @@ class KVCache:
         """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
 
         Args:
-            accepted: an int64[k] for each of ``slots``, which differ: the accepted rows in ascending order, counted from the
-                slot's length.
+            slots: all different.
+            accepted: for each slot, int64[k]: the accepted rows in ascending order, counted from the slot's length.
             placed: bool[slots], whether a device step has moved a slot's accepted rows already; None if there was none.
         """
         chosen = np.asarray(slots, np.int64)

@@ -45,7 +45,7 @@ class OrderedRows:
 
     @staticmethod
     def of(spans: Sequence[Placed]) -> OrderedRows:
-        """Raises Internal: a row of a tree does not see exactly one token at each depth up to its own."""
+        """Each row of a tree must see exactly one token at each depth up to its own. Raises Internal otherwise."""
         table = np.empty((len(spans), 5), np.int64)
         sizes = np.zeros(sum(len(span.layout) for span in spans) + 1, np.int64)
         paths = [np.empty(0, np.int64)]

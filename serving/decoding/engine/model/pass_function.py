@@ -1,7 +1,7 @@
 """A model as one function of token ids and positions, which torch can compile to one graph for any number of rows.
 
 The function calls an operator for each layer, ``suffolk::attend``. The operator gives the layer's queries, keys and values to the
-attention of the pass that runs in this thread. Requests, cached tokens and the cache are that attention's affair.
+attention of the pass that runs in this thread. That attention handles requests, cached tokens and the cache.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class CompiledFunction:
     def of(target: LanguageModel, layers: Sequence[int], selects: bool) -> CompiledFunction:
         """The function of ``target`` and ``layers``, made on first use and then stored in ``target``.
 
-        ``selects``: whether it takes wanted rows. Then the first call must have two different numbers, of rows and of wanted
-        rows, because torch takes equal numbers for the same. Both must be above 1.
+        ``selects``: whether it takes wanted rows. Then the numbers of rows and of wanted rows must differ in the first call:
+        torch would treat equal numbers as one. Both must be above 1.
         """
         key = ("compiled", tuple(layers), selects)
         if key not in target.shared:
@@ -220,7 +220,7 @@ def _is_pure(node: torch.fx.Node) -> bool:
 
 
 def _hashable(value: Any) -> Any:
-    """``value`` with tuples in place of lists and dictionaries; numbers with their types, because 1 == 1.0."""
+    """``value`` with tuples in place of lists and dictionaries. Numbers come with their types, because 1 == 1.0."""
     if isinstance(value, dict):
         return tuple((key, _hashable(each)) for key, each in value.items())
     if isinstance(value, (list, tuple)):

@@ -63,7 +63,7 @@ class SpecialPasses(Protocol):
     def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
         """Capture all shapes that are known beforehand. Raises RuntimeError: that failed.
 
-        ``progress``: passes its argument, the sizes of the shapes, through.
+        ``progress``: gets the sizes of the shapes, and yields them unchanged.
         """
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:

@@ -45,13 +45,14 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise
 class Passes:
     """The forward passes over one cache. Not thread-safe.
 
-    Passes that a kind does not take are packed, such as those over long prompts.
+    Passes that a kind does not take are packed, such as passes over long prompts.
 
     - ``packed``: any shape.
     - ``captured``: static shapes (``static_pass.py``), captured as graphs on CUDA and run uncaptured elsewhere.
     - ``compiled``: one compiled graph for all sizes, on CPUs (``compiled_pass.py``).
     - ``graph``: compiled, captured on CUDA for a dozen numbers of rows, with Triton kernels (``graph_pass.py``). Not run on
-      CUDA yet. If compiling fails they are captured without, and else passes are captured or packed, with a warning.
+      CUDA yet. If compiling fails, they are captured without it. If that fails too, passes are captured or packed, with a
+      warning.
     - ``auto``: captured on CUDA, packed elsewhere. A model that cannot be captured is packed, with a warning.
 
     Attributes:
@@ -187,7 +188,7 @@ def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> N
 
 
 def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
-    """The smallest bucket for these rows. Its sizes are powers of two, capped by those of the cache."""
+    """The smallest bucket for these rows. Its sizes are powers of two, capped by the cache's sizes."""
     sizes = list(map(len, layouts))  # lists: numpy takes longer for few requests
     keys = max(map(add, map(cache.lengths.item, slots), sizes))
     return Bucket(
@@ -224,7 +225,7 @@ class StaticPasses:
         return found.run().head(rows, rows)
 
     def load(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[StaticPass, int]:
-        """The pass for these rows, loaded with them, and their number."""
+        """The pass for these rows, loaded with them, and the number of rows."""
         found = self._find(slots, layouts)
         return found, found.load(slots, layouts)
 
@@ -276,7 +277,7 @@ def _problem(target: LanguageModel, make: _Make) -> str | None:
 def _deviation(
     target: LanguageModel, cache: KVCache, special: SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
 ) -> float:
-    """The deviation of a pass's logits from those of a packed pass, in standard deviations of the packed logits."""
+    """The deviation of a pass's logits from a packed pass's logits, in standard deviations of the packed logits."""
     expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits
     special.prepare(slots, layouts)
     found = special.forward(slots, layouts, [len(layout) for layout in layouts]).logits

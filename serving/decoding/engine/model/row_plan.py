@@ -4,7 +4,7 @@ A pass's attention is a list of work items. An item is a few rows of one request
 positions with fixed borders. The rows of an item read the same cache rows:
 
 - the rows of a chain share all positions, because token i of a slot lies in cache row i of that slot;
-- the rows of a tree share the whole pieces of cached tokens. The pieces from there on are read row by row, along the row's path.
+- the rows of a tree share the whole pieces of cached tokens. The pieces after these are read row by row, along the row's path.
 
 Each item leaves one partial result for each of its rows. A row's partial results are numbered in the order of positions.
 """
@@ -34,7 +34,7 @@ class Sizes:
     Attributes:
         block: positions of one product.
         piece: positions of a piece, a multiple of ``block``.
-        group: pieces of a group. An item of several pieces merges them, so they must be the first ones of a group.
+        group: pieces of a group. An item of several pieces merges them, so they must be the first pieces of a group.
         rows: most rows of an item.
     """
 
@@ -60,7 +60,7 @@ class RowPlan:
             base: the cache row of the slot's first token;
             linear: position p below it lies in cache row base + p; a later position p in paths[path + p - linear];
             path: where a row's path begins in ``paths``;
-            first, parts: the row's partial results are those from ``first`` on.
+            first, parts: the row has ``parts`` partial results, from number ``first`` on.
         items: int64[items, 5]: first row, number of rows, first piece, last piece + 1, number of the partial result.
         paths: int64[...], cache rows.
     """
@@ -84,7 +84,8 @@ def plan_rows(
         lengths: int64[all slots].
         capacity: cache rows of a slot.
         slots, layouts: one for each request; no layout has ``earlier`` rows.
-        parts: partial results that fit, at least ``Sizes.most_parts``. If pieces give more, items are the pieces of a group.
+        parts: partial results that fit, at least ``Sizes.most_parts``. If single pieces would give more, an item has all
+            pieces of a group.
 
     Raises:
         Internal: the rows of a layout do not fit its slot.
@@ -158,7 +159,8 @@ def _find_items(
 
 
 def _spread(counts: Numbers) -> tuple[Numbers, Numbers]:
-    """For ``counts`` of [2, 0, 1]: the owners [0, 0, 2], and the numbers [0, 1, 0] of each one's own."""
+    """The owner of each entry, and the entry's number within its owner: for ``counts`` of [2, 0, 1], [0, 0, 2] and [0,
+    1, 0]."""
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - _starts(counts)[owner]
 

@@ -1,7 +1,6 @@
-"""Whether a token's logits have the same bits in passes of every shape: when a model gets the kernels for it, and a trial of them.
-
-With the kernels of ``ordered_attention.py`` and ``skinny_gemm.py`` they have. A model may also contain products of torch's own.
-Their kernels depend on the number of rows.
+"""Gives a token's logits the same bits in passes of every shape: chooses the kernels for it, and tries them. The kernels of
+``ordered_attention.py`` and ``skinny_gemm.py`` suffice, unless the model has matrix products of torch's own: torch's kernels
+depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ EXACT = ("auto", "bits", "near-ties")
 _TILES, _PAIRS = "AMX", "AVX-512 BF16"
 _CONTEXT = 4
 _ROWS = (1, 2, 7, 16, 17, 33, MOST_ROWS, MOST_ROWS + 1, 2 * MOST_ROWS + 2)
-"""Numbers of rows that are compared in each layer: whole tiles of rows of all kernels, and others."""
+"""Numbers of rows that are compared in each layer: whole tiles of rows of all kernels, and parts of tiles."""
 _OUTPUTS = 8192
 """Larger layers are compared in a part of their outputs."""
 _VECTORS = 64
@@ -40,7 +39,7 @@ _VECTORS = 64
 _GRAIN = 32_768
 """Numbers for each thread that torch uses (at::internal::GRAIN_SIZE)."""
 _GELU_THREADS = 16_384
-"""From more numbers than this on, torch computes GELU with all threads."""
+"""Above this many numbers, torch computes GELU with all threads."""
 
 
 def wants_bits(exact: str, dtype: torch.dtype, device: torch.device, accelerate: bool, shapes: Shapes) -> bool:
@@ -143,7 +142,7 @@ def _layers(model: torch.nn.Module) -> dict[tuple[int, int], SkinnyLinear]:
 
 
 def _suspect(target: LanguageModel) -> str:
-    """The first layer with a matrix that the kernel does not compute, as the end of a sentence."""
+    """The first layer with a matrix that the kernel does not compute, as words to end a sentence with."""
     for name, module in target.model.named_modules():
         weight = getattr(module, "weight", None)
         matrix = isinstance(weight, torch.Tensor) and weight.ndim > 1
@@ -174,7 +173,7 @@ class EvenActivation(torch.nn.Module):
 
 
 def padded_count(count: int, threads: int) -> int:
-    """A number from ``count`` on that torch divides among up to ``threads`` in parts of whole vectors."""
+    """A number, at least ``count``, that torch divides among up to ``threads`` in parts of whole vectors."""
     whole = count
     while whole % (part := _VECTORS * _parts(whole, threads)):
         whole = -(-whole // part) * part
@@ -187,7 +186,7 @@ def _parts(count: int, threads: int) -> int:
 
 
 def make_even(model: torch.nn.Module) -> None:
-    """Replace the activation functions of transformers in ``model`` by even ones."""
+    """Replace the activation functions of transformers in ``model`` by ``EvenActivation``."""
     known = {entry[0] if isinstance(entry, tuple) else entry for entry in ACT2CLS.values()}
     kinds = tuple(kind for kind in known if isinstance(kind, type) and kind is not torch.nn.Identity)
     for module in list(model.modules()):

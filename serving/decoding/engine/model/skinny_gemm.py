@@ -1,13 +1,13 @@
 """Linear layers over few rows on a CPU, by the kernel of ``csrc/kernels/skinny_gemm.h``.
 
-A product of torch over 2 to 64 rows takes up to several times as long as one over a single row. Reading the weights once would
-take the same time for all of them. The kernel reads the model's own parameters in place.
+In torch, a product over 2 to 64 rows takes up to several times as long as over one row. If the weights were read once, all
+would take the same time. The kernel reads the model's own parameters in place.
 
 A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. With
 ``exact``, ``accelerate`` uses the kernel for all layers and all numbers of rows. Then linear layers compute the same numbers for a
-token in any pass. Otherwise it uses torch for the numbers of rows for which torch is more than 10 % faster over all layers, and for
-passes of more than ``MOST_ROWS`` rows, such as those of prompts, if torch is faster for 128 rows. That choice rests on timings, so
-two loads of a model may differ in rounding.
+token in any pass. Otherwise it uses torch for each number of rows at which torch is more than 10 % faster over all layers. For
+passes of more than ``MOST_ROWS`` rows, such as passes over prompts, it uses torch if that is faster for 128 rows. The choice rests
+on timings, so two loads of a model may differ in rounding.
 
 Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.47 of torch's time in fp32 and 0.78 in bf16
 (docs/design/measured-mechanisms.md).
@@ -121,8 +121,8 @@ def skinny_gemm(
         [..., outputs], contiguous. Uses up to ``torch.get_num_threads()`` threads; safe to call from any thread.
 
     Raises:
-        InvalidArgument: shapes do not fit, dtypes differ or lack a kernel (there are fp32, bf16, and fp16 if the processor
-            converts it), an operand is not on a CPU, or a weight is not contiguous.
+        InvalidArgument: shapes do not fit, dtypes differ, an operand is not on a CPU, or a weight is not contiguous. Or
+            there is no kernel for the dtype: kernels are for fp32, bf16, and fp16 if the processor converts it.
     """
     problem = _problem(rows, weight, bias, scales)
     if problem is not None:

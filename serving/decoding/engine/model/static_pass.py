@@ -106,7 +106,7 @@ class StaticPass:
         return PassResult.of(output, self._layers, self._target.vocab_size)
 
     def capture(self, memory: GraphMemory) -> None:
-        """Capture ``compute`` as a CUDA graph. The loaded rows must be those of a real pass. Raises as ``capture``."""
+        """Capture ``compute`` as a CUDA graph. The loaded rows must be a real pass's. Raises as ``capture``."""
         self._captured = capture(self.compute, memory, self._target.device)
 
     def run(self) -> PassResult:

@@ -28,8 +28,8 @@ LORA = "LORA"
 def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[Any, Any]:
     """The transformers model and tokenizer of a folder or hub name. Arguments and errors as for ``Target.load``.
 
-    The folder of a LoRA adapter gives its model with the adapter merged. The tokenizer is that of the adapter's folder, or else
-    the model's.
+    The folder of a LoRA adapter gives its model with the adapter merged. The tokenizer comes from the adapter's folder, or else
+    from the model's.
     """
     base = _adapted(name)
     if base is not None:
@@ -71,7 +71,7 @@ def read_vocab_size(name: str) -> int:
 def context_length(config: Any) -> int | None:
     """The tokens that a model with this text ``config`` takes; None if the config sets no limit.
 
-    For ``longrope`` the limit is that of the short frequencies. Beyond this limit, the longest row of a pass selects the
+    For ``longrope`` the short frequencies set the limit. Beyond this limit, the longest row of a pass selects the
     frequencies of all rows, so drafts and other requests would change the text.
     """
     longest: int | None = getattr(config, "max_position_embeddings", None)

@@ -174,8 +174,8 @@ def walk_kernel(
 ):  # fmt: skip
     """Follow the sampled tokens of one request down its draft. Of siblings with the same token, the first is used.
 
-    ``path`` gets the accepted rows behind the first one, and the numbers of the other rows; ``source`` and ``target`` the cache
-    rows from and to which rows move. Rows of a request have consecutive cache rows.
+    ``path`` gets the accepted rows behind the first row, and the numbers of the other rows. ``source`` and ``target`` get the
+    cache rows from and to which rows move. Rows of a request have consecutive cache rows.
     """
     request = tl.program_id(0)
     begin, end = tl.load(ends + request - 1, mask=request > 0, other=0), tl.load(ends + request)
@@ -215,7 +215,7 @@ def _nothing(rows: tl.constexpr, width: tl.constexpr):
 
 @triton.jit
 def _merged(best, total, result, other_best, other_total, other_result):
-    """The result over the positions of both. One side over no positions gives exactly the other."""
+    """The result over the positions of both. If one side has no positions, the result is exactly the other side's."""
     higher = tl.maximum(best, other_best)
     safe = tl.where(higher == -float("inf"), 0.0, higher)
     mine, theirs = tl.exp2(best - safe), tl.exp2(other_best - safe)

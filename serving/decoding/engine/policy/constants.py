@@ -6,7 +6,7 @@ from __future__ import annotations
 REFILL = 0.01
 """Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
 START = 6.0
-"""Tokens in a new budget: enough to try trees of some sizes and to observe whether drafts are accepted, at any cost of a row."""
+"""Tokens in a new budget. At any cost of a row, they suffice to try some sizes of trees, and to see what is accepted."""
 RESUME = 0.3
 """Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
 MOST_SAVED = 40.0
@@ -24,7 +24,7 @@ INSTALMENT = 0.03
 START_UP = 0.5
 """Seconds of unusually slow drafts that are booked as costs of the start, for each group of sources."""
 UNUSUAL = 4.0
-"""A draft's time above this multiple of the usual time is deferred, because a single slow read of a cold file shows no trend."""
+"""A draft's time above this multiple of the usual time is deferred: a single slow read of a cold file shows no trend."""
 
 # AcceptanceModel: estimates gains.
 MEMORY = 0.97
@@ -36,11 +36,11 @@ SHARE_PRIOR = 0.6
 PRIOR_WEIGHT = 4.0
 """Weight of a prior, in tokens, drafts or candidates. Twenty useless steps reduce scores to a tenth."""
 OVERLAP = 0.75
-"""Prior share of the shorter of two drafts that repeats the longer one."""
+"""Prior of the overlap of two drafts: the share of the shorter draft that repeats the longer draft."""
 
 # DraftGate: when to run a source.
 TRIALS = 0.005
-"""Tokens that each step of a request adds for trials of a source that does not seem to pay, so the share of time they take."""
+"""Tokens that each step adds for trials of a source that does not seem to pay. So trials take this share of the time."""
 PREFILL_MARGIN = 1.5
 """A prefill must save this multiple of its cost, because its gain is uncertain."""
 ANSWER_TOKENS = 128.0
@@ -52,10 +52,10 @@ MARGIN = 1.02
 FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
 HOPE = 0.7
-"""Standard deviations by which an uncertain size of pass is taken as cheaper when trees are sized, so that it is tried."""
+"""When trees are sized, uncertain sizes of passes count as cheaper by this many standard deviations, so they are tried."""
 CAUTION = 0.3
-"""Standard deviations by which an uncertain size of pass is booked as dearer."""
+"""When passes are booked, an uncertain size counts as dearer by this many standard deviations."""
 LEAST_BOOKED = 0.5
 """Share of the measured cost of a row that is booked in any case, because few passes tell a cheap row from a free one."""
 RECHECK = 100
-"""Passes with drafts before one without, which measures the cost of plain decoding again."""
+"""After this many passes with drafts, one without drafts measures the cost of plain decoding again."""

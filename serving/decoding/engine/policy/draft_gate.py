@@ -35,8 +35,8 @@ class GateDecision:
 class DraftGate:
     """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
 
-    A refused source is tried now and then. The dearer its drafts, the rarer are the trials, so that they take a fixed share of
-    the time and never end.
+    A refused source is tried now and then. Trials take a fixed share of the time, so they are rarer if its drafts are dearer.
+    They never end.
 
     Attributes:
         added: estimates the tokens that the source adds.

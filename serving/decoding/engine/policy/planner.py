@@ -184,7 +184,7 @@ class Planner:
         models.defer(candidate.prefill_seconds / token)
 
     def _paying(self, candidate: DraftCandidate) -> SpeculationBudget:
-        """The budget that pays for retrieval. It is retrieval's own, or that of the models while retrieval's own is empty."""
+        """The budget that pays for retrieval. It is retrieval's own, or the models' budget while retrieval's own is empty."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
 

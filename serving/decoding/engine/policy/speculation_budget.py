@@ -31,7 +31,7 @@ class SpeculationBudget:
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
         requests: open requests, which the owner counts.
-        trial: tokens that a small tree costs now; the owner sets it while the group is paused, which waits until it can pay one.
+        trial: tokens that a small tree costs now. The owner sets it while the group is paused and saves up for a trial.
         allows: whether the group may draft now.
     """
 
@@ -77,7 +77,7 @@ class SpeculationBudget:
         self.add((rest - seconds) / token_seconds)
 
     def defer(self, tokens: float) -> None:
-        """Defer a cost of ``tokens`` tokens, such as that of a prefill. Later steps pay it in instalments."""
+        """Defer a cost of ``tokens`` tokens, such as the cost of a prefill. Later steps pay it in instalments."""
         self._deferred += tokens
 
     def add(self, tokens: float) -> None:

@@ -41,7 +41,7 @@ class Candidates:
 def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
     """The tokens of ``logits`` float[n, vocab] that temperature (above 0), top-k, top-p and min-p leave, in this order.
 
-    Tokens as likely as the last one kept are kept too, so that the result does not depend on the order of a sort.
+    Ties with the last kept token are kept too, so that the result does not depend on the order of a sort.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     vocab_size = logits.shape[-1]
@@ -55,7 +55,7 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     values = best.to(torch.float64).div_(temperature)
     outer, floor = _floors(values, total, top_k, settings)
     last = values[:, -1:]
-    # the cuts keep the last inspected token, so they may keep further tokens too
+    # the cuts keep even the last inspected token, so they may keep tokens that were not inspected
     wide = ((last >= outer) & (last > -torch.inf)).flatten()
     if values.shape[-1] == vocab_size or not bool(wide.any()):
         values = values.masked_fill_(values < floor, -torch.inf)
@@ -109,7 +109,7 @@ def _floors(
 
 
 def weights_above(values: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
-    """float64[n, size], exp(value - largest) of sorted ``values``, 0 for those below ``floor`` float64[n, 1]."""
+    """float64[n, size], exp(value - largest) of sorted ``values``, 0 for values below ``floor`` float64[n, 1]."""
     return (values - values[:, :1]).exp_().masked_fill_(values < floor, 0.0)
 
 

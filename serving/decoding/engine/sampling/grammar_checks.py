@@ -1,7 +1,8 @@
-"""Finds what the grammar library fails on: rules and references that lead only to each other, and numbers that it cannot hold.
+"""Finds what the grammar library cannot handle: rules and references that lead only to each other, and numbers that are too
+large.
 
-No text matches such rules. The library fails on them without a reason, or only once the text has come to them. Of some numbers
-it ends the process.
+No text matches such rules. The library fails on these rules without a reason, or only when the text reaches them. Some numbers
+make it end the process.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from urllib.parse import unquote
 
 Rules = dict[str, list[list[str]]]
-"""Rule -> alternatives -> the rules that an alternative cannot begin without."""
+"""Rule -> its alternatives -> the rules with which an alternative must begin."""
 
 _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _DEFINITIONS = ("$defs", "definitions")
 MAX_INTERSECTIONS = 64
-"""Most ``&`` of Lark rules. The library takes less than a second for 100, and minutes for 400."""
+"""Most ``&`` of Lark rules. For 100 the library takes less than a second, for 400 minutes."""
 _SHOWN = 6
 """Most rules of a cycle that a message shows."""
 _TOKEN = re.compile(
@@ -41,7 +42,7 @@ _TOKEN = re.compile(
 _LIMIT = 1 << 63
 _VALUES = ("const", "enum")
 _LOWEST = -_LIMIT + 512
-"""The highest whole number that is -2^63 as a float."""
+"""The highest whole number that becomes -2^63 as a float."""
 _UPPER = ("maximum", "exclusiveMaximum")
 
 
@@ -53,7 +54,8 @@ def schema_cycle(schema: Any) -> str:
 
 
 def rule_cycle(text: str) -> str:
-    """The names of a cycle of Lark rules, as "a -> b -> a", or the references of one in a schema inside; empty if there is none."""
+    """The names of a cycle of Lark rules, as "a -> b -> a", or the references of a cycle in a schema inside. Empty without a
+    cycle."""
     rules, schemas = _lark_rules(text)
     found = _shown([rule for rule in _cycle(rules) if "(" not in rule])
     return found or next(filter(None, map(schema_cycle, schemas)), "")
@@ -104,7 +106,8 @@ def _cycle(rules: Rules) -> list[str]:
 
 
 def _schema_rules(schema: Any) -> tuple[Rules, dict[str, str]]:
-    """A rule for each schema, and the references of those that have one. Rules have the names of the schemas' objects."""
+    """A rule for each schema, and the references of the schemas that have one. Rules have the names of the schemas'
+    objects."""
     base = str(schema.get("$id", "")).rstrip("#") if isinstance(schema, Mapping) else ""
     anchors = {f"#{node['$anchor']}": node for node in _nodes(schema) if isinstance(node.get("$anchor"), str)}
 
@@ -134,7 +137,8 @@ def _name(node: Any) -> str:
 
 
 def _nodes(schema: Any, target: Callable[[str], Any] | None = None) -> Iterator[Mapping[str, Any]]:
-    """Every object of a schema. With ``target``, which finds references: definitions only if something refers to them."""
+    """Every object of a schema. ``target`` finds references. With it, definitions are yielded only if something refers
+    to them."""
     waiting, seen = [schema], set[str]()
     while waiting:
         node = waiting.pop()
@@ -152,7 +156,7 @@ def _nodes(schema: Any, target: Callable[[str], Any] | None = None) -> Iterator[
 
 
 def _target(schema: Any, pointer: str) -> Any:
-    """What a JSON pointer points to; None if there is nothing, which the library says."""
+    """What a JSON pointer points to; None if there is nothing: the library reports that."""
     found = schema
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -167,7 +171,8 @@ def _target(schema: Any, pointer: str) -> Any:
 def _lark_rules(text: str) -> tuple[Rules, list[Any]]:
     """The rules of a grammar, and the schemas in them. A group is a rule whose name has a bracket.
 
-    An alternative begins with its first item, unless that is optional; what comes later may be a rule that it follows.
+    An alternative begins with its first item, unless that item is optional. A rule may come again later in its own
+    alternative.
     """
     rules: Rules = {}
     schemas: list[Any] = []
@@ -205,7 +210,8 @@ def _lark_rules(text: str) -> tuple[Rules, list[Any]]:
 
 
 def _inline(text: str, at: int) -> tuple[Any, int]:
-    """The JSON at ``at``, and its end. None and the end of the text if there is none, for which the library refuses it all."""
+    """The JSON at ``at``, and its end. None and the end of the text if there is no JSON: the library then refuses the whole
+    grammar."""
     begin = next((place for place in range(at, len(text)) if not text[place].isspace()), at)
     try:
         return json.JSONDecoder().raw_decode(text, begin)
@@ -214,7 +220,8 @@ def _inline(text: str, at: int) -> tuple[Any, int]:
 
 
 def unheld_number(schema: Any) -> str:
-    """The keyword and value of the first one, as "const 9007199254740993"; empty if there is none.
+    """The keyword and value of the first number that the library cannot hold, as "const 9007199254740993"; empty if
+    there is none.
 
     The library rounds whole values to 53 bits. A whole number of at most about -2^63 ends the process.
     """

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.model.target import Target
 
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]?(\r?\n){0,2}[ \t]{0,40}"}
-"""Between two parts of JSON at most two line ends and an indentation. Small models may generate them without end."""
+"""Between two parts of JSON, white space is at most two line ends and an indentation. Small models may generate it without
+end."""
 STACK_BYTES = 256 << 20
-"""Stack of a thread that compiles; what is not used takes no memory. The library calls itself, with up to 17 KiB, for each
-reference or rule that leads to the next. Without room for all of a grammar of the longest text, it ends the process."""
+"""Stack of a thread that compiles; unused parts take no memory. The library recurses, with up to 17 KiB, for each
+reference or rule that leads to the next. If the longest allowed grammar did not fit, the library would end the process."""
 _STACK_LOCK = threading.Lock()
 MAX_STATES = 50_000
 """Most states of a parser's lexer, of one to two kilobytes each.
@@ -144,8 +145,8 @@ def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
 
 
 def _check(grammar: Grammar) -> None:
-    """Raises RefusedGrammar for references in a circle, for numbers that the library does not hold, of which it may end the
-    process, and for too many intersections.
+    """Raises RefusedGrammar for references in a circle, for too many intersections, and for numbers that the library cannot
+    hold: some of these end the process.
     """
     try:
         if grammar.kind == "json_schema":

@@ -139,7 +139,7 @@ class GrammarMatcher:
                 self._parser.rollback(len(held))
 
     def _follow(self, generated: npt.NDArray[np.int32]) -> None:
-        """Parse the tokens after those parsed before.
+        """Parse the tokens that were not parsed before.
 
         A failed parser is replaced, because a new one has room for further states.
         """

@@ -22,8 +22,8 @@ _TOKEN = np.dtype(np.int64)
 class LogitsProcessing:
     """Logit bias, penalties, bad words, min_tokens, processors, token mask and grammar of one request. Not thread-safe.
 
-    The order is that of ``GenerationMixin._get_logits_processor``. transformers has no presence and frequency penalty; they are
-    applied with the repetition penalty.
+    The order is the same as in ``GenerationMixin._get_logits_processor``. transformers has no presence and frequency penalty;
+    they are applied with the repetition penalty.
     """
 
     def __init__(
@@ -111,7 +111,8 @@ class Penalties:
         self._distinct = np.empty(0, np.int64)  # the tokens of prompt and text
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """``logits`` float[rows, vocab], changed in place. The committed text of a call must extend that of the call before."""
+        """``logits`` float[rows, vocab], changed in place. The committed text of a call must extend the text of the call
+        before."""
         self._count(contexts)
         tokens = to_device(self._distinct, logits.device)
         counts = to_device(self._generated[self._distinct], logits.device)
@@ -144,7 +145,7 @@ class Penalties:
 
 
 class BadWords:
-    """Forbids the last token of a sequence where the text ends in the tokens before it. Immutable; safe to share.
+    """Forbids the last token of a sequence if the text ends in the sequence's other tokens. Immutable; safe to share.
 
     Each row takes one look into a table for each length of a sequence, however many sequences there are.
     """

@@ -1,7 +1,7 @@
 """Samples all rows of a pass, each by its own settings, without a value that the host would have to know.
 
-So a CUDA graph can hold it. A row's token is the one that ``Sampler`` takes from the same logits. Sums over a row, for top-p, may
-round otherwise in the last bit if their number of rows differs, as they may in ``Sampler`` itself.
+So a CUDA graph can hold it. ``Sampler`` takes the same token from the same logits. Sums over a row, for top-p, may round
+differently in the last bit if the number of rows differs, as in ``Sampler`` itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from suffolk.serving.decoding.engine.sampling.seeded_noise import gumbel_noise
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 GREEDY, CUT, WHOLE = range(3)
-"""Kinds of sampling: the likeliest token, or above temperature 0 one of those that top-k, top-p and min-p leave, or of all."""
+"""Kinds of sampling. GREEDY takes the likeliest token. Above temperature 0, CUT samples the tokens that top-k, top-p and min-p
+leave, WHOLE samples all."""
 _DEVICE_PART = 8 * PART
 """Elements per block on a GPU, so that an operation's result takes 32 MiB."""
 
@@ -73,7 +74,7 @@ def sample_rows(logits: torch.Tensor, positions: torch.Tensor, settings: torch.T
 def cut_scores(
     logits: torch.Tensor, positions: torch.Tensor, settings: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The scores of the likeliest tokens float64[n, k], -inf for those that are cut, their ids, and bool[n], the undecided rows."""
+    """The scores of the likeliest tokens float64[n, k], -inf for cut tokens; their ids; and bool[n], the undecided rows."""
     top_k = settings[2, :, None]
     temperature, top_p, least = settings[3:].view(torch.float64)[:, :, None]
     likely, tokens = logits.topk(min(GUESS, logits.shape[-1]), dim=-1)
@@ -84,7 +85,7 @@ def cut_scores(
     total = torch.where(top_k > 0, weights.sum(-1, keepdim=True), total_weight(logits, temperature.to(logits.dtype)))
     floor = outer.maximum(torch.where(top_p < 1.0, nucleus_floor(values, weights, total, top_p), nothing))
     floor = floor.maximum(torch.where(least > -torch.inf, best + least, nothing))
-    # the cuts keep the last inspected token, so they may keep further tokens too
+    # the cuts keep even the last inspected token, so they may keep tokens that were not inspected
     wide = (last >= torch.where(top_k > 0, outer, floor)) & (last > -torch.inf) & (len(tokens[0]) < logits.shape[-1])
     noise = gumbel_noise(settings[1, :, None], positions[:, None], tokens)
     return values.masked_fill_(values < floor, -torch.inf).add_(noise), tokens, wide[:, 0]

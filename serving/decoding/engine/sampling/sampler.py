@@ -23,8 +23,8 @@ NO_TOKEN = -1
 class Sampler:
     """Samples tokens for one request. Not thread-safe.
 
-    A sample depends only on the seed, the row's text and its logits. The committed text of a call must extend that of the
-    previous call.
+    A sample depends only on the seed, the row's text and its logits. The committed text of a call must extend the text of
+    the previous call.
 
     Attributes:
         is_plain_greedy: whether a sample is the argmax of the target's unprocessed logits.
@@ -94,7 +94,8 @@ class Sampler:
         return distribution if dead is None else distribution.masked_fill_(dead[:, None], 0.0)
 
     def _processed(self, logits: torch.Tensor, contexts: RowContexts) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The processed logits, and bool[rows], whether no token is allowed in a row; None instead if every row allows some."""
+        """The processed logits, and bool[rows], whether a row allows no token; None in place of these if every row allows
+        some."""
         if not self._processing:
             return logits, None
         logits = self._processing.apply(logits, contexts)

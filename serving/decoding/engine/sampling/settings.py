@@ -20,7 +20,8 @@ MAX_SEED = 2**63 - 1
 MAX_COUNT = 2**53
 """Largest accepted number of tokens."""
 MIN_TEMPERATURE = 1e-6
-"""Least temperature above 0. Logits of some thousands, divided by it, leave five decimal places of a float64 for the noise."""
+"""Least temperature above 0. If logits of some thousands are divided by it, a float64 still has five decimal places for the
+noise."""
 VERIFICATIONS = ("match", "rejection", "typical")
 
 Seed = Annotated[int, Within(0, MAX_SEED)]
@@ -49,7 +50,7 @@ class SamplingSettings:
     Attributes:
         max_new_tokens: at most this many tokens are generated; 1 or more.
         temperature: divides the logits; 0 or 1e-6..100, 0 = always the most likely token.
-        top_k: sample among the ``top_k`` likeliest tokens, and those as likely as the last of them; 0 = no limit.
+        top_k: sample among the ``top_k`` likeliest tokens, and ties with the last of them; 0 = no limit.
         top_p: sample among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
         seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
         stop: strings; the text ends before the first one. A special token counts with its text, although it is not shown.
@@ -64,8 +65,8 @@ class SamplingSettings:
         presence_penalty: subtracted from the logit of each token that was generated before; -2..2, 0 = off.
         frequency_penalty: subtracted from a token's logit for each time that it was generated before; -2..2, 0 = off.
         logit_bias: (token id, number) pairs, or a mapping of them: the number is added to the token's logit; -100..100.
-        bad_words: sequences of token ids that are never completed. Unlike transformers, this also forbids an end-of-text
-            token that is a sequence of its own: texts then end by their length.
+        bad_words: sequences of token ids that are never completed. Unlike in transformers, a single end-of-text token
+            may be forbidden too; texts then end by their length.
         logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
             logits; 0..20, None = off.
         prompt_logprobs: the same for each token of the prompt except the first; the text is then decoded without drafts.

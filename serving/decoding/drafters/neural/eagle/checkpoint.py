@@ -149,7 +149,7 @@ def _rope_scaling(rotary: Mapping[str, Any]) -> RopeScaling | None:
     if kind != "llama3" or not all(name in rotary for name in names):
         raise Unsupported(
             Field("rope_scaling"),
-            f" is {dict(rotary)}; heads with plain rotary positions or those of llama3 can be read",
+            f" is {dict(rotary)}; heads with plain or llama3 rotary positions can be read",
         )
     return RopeScaling(*(rotary[name] for name in names))
 

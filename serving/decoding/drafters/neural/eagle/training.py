@@ -44,7 +44,8 @@ class TrainableEagleHead(EagleHead):
     def initialize(self, batches: Iterator[Batch]) -> None:
         """Set ``fc`` to the least-squares map from a pair to the next hidden state, and the layer's outputs to zero.
 
-        Acceptance is then about that of a thousand training steps from random weights. A head of version 3 is not changed.
+        Acceptance is then about as high as after a thousand training steps from random weights. A head of version 3 is not
+        changed.
         """
         if self.config.version != 1:
             return
@@ -80,7 +81,7 @@ class TrainableEagleHead(EagleHead):
         """Smooth L1 of predicted hidden states, plus 0.1 times the cross-entropy of their token distributions.
 
         Both compare with the target's hidden states. Smooth L1 is a mean over pairs that predict a counted token. The cross-entropy
-        is a mean over those pairs at which a draft begins.
+        is a mean over the pairs at which a draft begins.
         """
         tokens, features = batch.tokens, self.fuse(batch.features)
         inputs = features

@@ -56,7 +56,8 @@ class BeamSearch:
         The search is exact if k is at least ``width`` or the vocabulary's size.
 
         Args:
-            log_probs: float64[requests, beams, k], conditional log-probabilities. Those of ended beams are ignored.
+            log_probs: float64[requests, beams, k], conditional log-probabilities. The entries of ended beams are
+                ignored.
             tokens: int64[requests, beams, k], the candidates.
 
         Returns:

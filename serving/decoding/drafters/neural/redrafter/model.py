@@ -139,6 +139,6 @@ def _require_fit(config: RedrafterConfig, target: Target, shared: SharedEmbeddin
     sizes = {target.vocab_size, output.weight.shape[0]}
     if config.vocab_size not in sizes:
         raise Unsupported(
-            f"the head's vocabulary has {config.vocab_size} tokens, that of model {target.name} has {target.vocab_size}; "
+            f"the head's vocabulary has {config.vocab_size} tokens, model {target.name} has {target.vocab_size}; "
             "use a head trained for this model"
         )

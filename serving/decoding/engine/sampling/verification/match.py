@@ -13,7 +13,7 @@ def accept(
 ) -> npt.NDArray[np.int64]:
     """int64[k], the accepted nodes of a draft tree, from the top down. Of siblings with the same token, the first is used.
 
-    Each row is sampled exactly once, whether or not it is accepted. So the text equals that of plain decoding.
+    Each row is sampled exactly once, whether or not it is accepted. So the text equals plain decoding's.
 
     Args:
         tokens: int32[n], the tree's tokens.

@@ -59,8 +59,8 @@ def verify_chain(
         draws: float64[k + 1] or more, uniforms in (0, 1) for the token that follows; one of them is used.
 
     Raises:
-        InvalidArgument: shapes do not fit; a distribution has NaN, negative values or a sum other than 1; a token is not in the
-            vocabulary, or has probability 0 in the drafter's distribution.
+        InvalidArgument: shapes do not fit; or a distribution has NaN, negative values or a sum other than 1; or a token is not
+            in the vocabulary, or has probability 0 in the drafter's distribution.
     """
     size, vocab = _checked_shapes(tokens, drafter, target, coins, draws)
     chain = torch.from_numpy(np.array(tokens, np.int64)).to(target.device)[:, None]
@@ -98,8 +98,8 @@ def acceptance(target_prob: torch.Tensor, draft_prob: torch.Tensor) -> torch.Ten
 def residual(target: torch.Tensor, drafter: torch.Tensor) -> torch.Tensor:
     """float64[vocab], the distribution of a rejected token's replacement: (p - q)+, normalised; p if that is 0 everywhere.
 
-    (p - q)+ is 0 everywhere only if p and q are equal up to rounding. A rejection is then as unlikely as their difference is
-    small, so that sampling from p changes the result by no more than rounding.
+    (p - q)+ is 0 everywhere only if p and q are equal up to rounding. Their difference is then tiny, and so is the chance of
+    a rejection. So sampling from p changes the result by no more than rounding.
     """
     excess = (target - drafter).clamp(min=0.0)
     mass = excess.sum(-1, keepdim=True)

@@ -25,7 +25,7 @@ def typical_path(
     """LOSSY: int64[k], the longest path of acceptable nodes from the top down; of equally long paths the most probable.
 
     Of siblings with the same token, the first is used, as in ``match``. At temperature 0, where all distributions are one-hot,
-    the path is that of ``match``. A row with NaN accepts nothing.
+    ``match`` gives the same path. A row with NaN accepts nothing.
 
     Args:
         tokens: int32[n], the tree's tokens.
