@@ -133,7 +133,7 @@ class MakingOptions(setting.Options):
     threads: int = option(0, "number of processes and threads; 0 is one for each core (default: 0)")
     ray: str | None = option(
         None,
-        "build on a Ray cluster: HOST:PORT, 'auto' for the one of which this machine is a node, or 'local' to start one here",
+        "build on a Ray cluster: HOST:PORT, 'auto' for the cluster of this machine, or 'local' to start a cluster here",
         metavar="ADDRESS",
         excludes=("plan",),
     )

@@ -2,7 +2,7 @@
 
 'suffolk generate', 'worker' and 'replay' write FILE, if their setting calibration names it. The
 diagram has a line for each tenth of 0..1: the mean predicted probability, the measured share of
-accepted tokens, and the weight of these predictions; old ones weigh less. Every prediction was made
+accepted tokens, and the weight of these predictions. Old predictions weigh less. Every prediction was made
 before its outcome was known. The error is the mean distance of prediction and measurement.
 "sampled": requests with a temperature above 0; "in hybrid": a neural drafter beside other sources;
 "in hierarchy": text searched for a level of models.

@@ -107,8 +107,8 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 def find_command(name: str) -> Command:
     """The command ``name``. It imports torch only when it runs.
 
-    It is the module suffolk.cli.name, or a class among the ``COMMANDS`` of the module of its group. A group of several files
-    names in ``FILES`` those with several commands.
+    It is the module suffolk.cli.name, or a class among the ``COMMANDS`` of the module of its group. If a group has several
+    files, its ``FILES`` names the files with several commands.
     """
     group, _, word = name.partition(" ")
     module = importlib.import_module(f"suffolk.cli.{group}")

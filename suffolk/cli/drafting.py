@@ -40,7 +40,7 @@ class DrafterOptions(Options):
 
     @classmethod
     def further(cls, settings: Mapping[str, Setting], words: Sequence[str]) -> dict[str, Setting]:
-        """The settings of drafters, which are added to the command's own ``settings``.
+        """The command's own ``settings`` and the settings of drafters.
 
         Raises:
             Unsupported: an option of a plugin that ``words`` name is also an option of the command. Others as ``find``.
@@ -72,7 +72,7 @@ class DrafterOptions(Options):
         return (name,) if isinstance(name, str) else tuple(name)
 
     def drafter_config(self) -> DrafterConfig:
-        """The drafters to load: those whose options are given, and plugins. Raises as ``DrafterConfig`` and ``find``."""
+        """The drafters to load: drafters with given options, and plugins. Raises as ``DrafterConfig`` and ``find``."""
         plugins = [entry.name for entry in _plugins(self.named())]
         entries = [entry for entry in known() if entry.needs_option or entry.name in plugins]
         options = {each.name for entry in entries for each in entry.options}

@@ -61,7 +61,7 @@ def explain(
 
 
 def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> list[Passage]:
-    """The longest parts of ``tokens`` that occur in ``store`` and contain a token drafted from a datastore.
+    """The longest parts of ``tokens`` that occur in ``store``, if they contain a token drafted from a datastore.
 
     Passages differ, and do not overlap.
     """

@@ -43,7 +43,7 @@ LOCAL = (
     "compare_plain", "deadline_ms", "costs", "calibration", "explain", "trace", "record", "max_match", "min_match", "max_depth",
     "dtype", "device", "threads", "bad_words",
 )  # fmt: skip
-"""Settings of a local model, besides those of drafters. A worker has its own."""
+"""Settings of a local model, besides drafters' settings. A worker has its own."""
 
 
 if TYPE_CHECKING:

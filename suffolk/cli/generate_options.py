@@ -94,12 +94,12 @@ class SamplingOptions(setting.Options):
     )
     ignore_eos: bool = rare(False, "do not end at the model's end-of-text tokens")
     logprobs: limits.Logprobs | None = rare(
-        None, "write each token's log-probability, and those of N alternatives, to the file of --stats-json"
+        None, "write the log-probability of each token and of N alternatives to the file of --stats-json"
     )
     verification: str = rare(
         "match",
-        "which drafted tokens are accepted. 'match': those that equal the target's sample, so drafts never change the text. "
-        "'rejection': those that pass speculative sampling, for chains of redrafter and hierarchy; keeps the distribution of the "
+        "which drafted tokens are accepted. 'match': tokens that equal the target's sample, so drafts never change the text. "
+        "'rejection': tokens that pass speculative sampling, for chains of redrafter and hierarchy; keeps the distribution of the "
         "text. 'typical': LOSSY, accepts all tokens that are likely enough, so the text depends on drafts",
         choices=VERIFICATIONS,
     )

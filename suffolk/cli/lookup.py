@@ -230,7 +230,7 @@ def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max
 def _end(store: Retriever, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
     """A hint if ``ids`` end inside a token.
 
-    A longer last token then gives a longer match than ``found``, or a more frequent one.
+    A longer last token then gives a longer or more frequent match than ``found``.
     """
     tree = store.draft(ids[:-1], max_match, 1, 1)
     reached = min(tree.match_length + 1, max_match)

@@ -80,7 +80,7 @@ def _open_streams() -> bool:
 
 
 def exit_code_of(work: Callable[[], int], name: str) -> int:
-    """Run ``work``; returns its exit code, or that of its error. The error's line begins with ``name``.
+    """Run ``work``; returns its exit code, or its error's. The error's line begins with ``name``.
 
     1: an internal error or damage; 2: bad input, or a file that cannot be written; 130: interrupted; 141: the reader of stdout
     has gone. Other errors are raised.

@@ -1,7 +1,7 @@
 """Measure and store what a model's passes cost on this device, or what it costs to serve a datastore.
 
-With --model, the command times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256
-rows in all, with contexts of each length. Every command that decodes (generate, worker, hierarchy
+With --model, the command times passes with contexts of each length: 1 to 64 rows a request, 1 to SLOTS requests, up to
+256 rows in all. Every command that decodes (generate, worker, hierarchy
 plan --measure, replay --costs stored, bench decode ...) uses the costs stored for its model,
 device, dtype and number of threads. It then plans better, and starts without measuring.
 

@@ -1,8 +1,8 @@
 """Let a copy of a live datastore lead, or show what each copy is.
 
 A copy that has everything leads by itself when the leader is gone. The command moves the lead: it
-names the copy that is to have it. A copy that is not known to be in sync is refused, unless
---accept-loss is given. Then the output says what may be lost. That is for a store of which too many
+names the copy that is to have it. A copy must be known to be in sync, or --accept-loss must be given. Then the output
+says what may be lost. That is for a store of which too many
 copies are gone for good. With --dry-run, it names any number of copies and changes nothing; the
 exit code is 2 if one of them does not answer. The command needs the role 'admin', with --dry-run
 'read'.

@@ -51,7 +51,7 @@ def run(options: Options) -> int:
     if is_live(options.store):
         print(
             f"suffolk: {options.store} is live: only published documents were pushed. suffolk.open(URL).flush() publishes the "
-            "others, except those of groups",
+            "others, except documents of groups",
             file=sys.stderr,
         )
     return 0

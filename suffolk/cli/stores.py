@@ -26,7 +26,7 @@ def opened_stores(
     watch: bool = False,
     live: LiveStore | None = None,
 ) -> contextlib.AbstractContextManager[list[Retriever]]:
-    """The datastores of those names or URLs, which fit the model. Raises as ``open_named`` and ``require_match``.
+    """The datastores of these names or URLs; each fits the model. Raises as ``open_named`` and ``require_match``.
 
     Args:
         watch: follow newly published generations.
@@ -58,7 +58,7 @@ def checked_stores(
     watch: bool = False,
     live: LiveStore | None = None,
 ) -> Iterator[list[Retriever]]:
-    """The datastores of those names or URLs, those of one server as one; closed at the end.
+    """The datastores of these names or URLs, closed at the end. The datastores of one server become one.
 
     Raises as ``open_named`` and ``require_fit``.
     """

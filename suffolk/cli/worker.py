@@ -87,7 +87,7 @@ def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
 
 
 def require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:
-    """Raises ResourceExhausted if the cache does not fit beside those of ``models``.
+    """Raises ResourceExhausted if the cache does not fit beside the caches of ``models``.
 
     Without this check the system would kill the process later.
     """

@@ -6,7 +6,7 @@ given to --config. Settings without an option of their own are set in that file,
 NAME=VALUE.
 
 Keys at the top of a file apply to all commands that have these settings. A table such as [worker]
-applies to one command, and its keys win over those at the top.
+applies to one command, and its keys win over the keys at the top.
 """
 
 from __future__ import annotations

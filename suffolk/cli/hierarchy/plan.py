@@ -14,7 +14,7 @@ FILE is JSON with
   levels      list of levels from the bottom to the top, the target last. Each has a "name" and the
               "seconds" of a pass. "seconds" is a number, or a list whose entry d is for a pass that verifies d
               drafted tokens (entry 0: plain decoding of one token). "retrieval": true marks a datastore,
-              which can only be the bottom level; its "seconds" are those of one call. It may have "found":
+              which can only be the bottom level; its "seconds" are of one call. It may have "found":
               entry j is the probability that j tokens are found; the last entry is for its j or more
   acceptance  has a row for each level as drafter, and in it an entry for each level as verifier: the
               probability, 0 to 1, that a drafted token is accepted; null if it is unknown. Only entries

@@ -103,7 +103,7 @@ def argument(default: Any, help: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A given value: its label in messages, and its origin, which is COMMAND_LINE or a file."""
+    """A given value: its label in messages, and its origin: COMMAND_LINE or a file."""
 
     value: Any
     label: str
