@@ -1,7 +1,7 @@
 """Takes the pictures of web pages from real runs: SmolLM2 and the datastore of 'make demo'.
 
 python -m docs.take_screenshots                # after 'make demo', on a quiet machine; needs Chromium and its driver
-python -m docs.take_screenshots datastore      # only that of docs/how-to/serve.md; "worker": those of docs/how-to/playground.md
+python -m docs.take_screenshots datastore      # only the picture of docs/how-to/serve.md; "worker": of docs/how-to/playground.md
 """
 
 from __future__ import annotations
