@@ -210,7 +210,7 @@ def test_configurations_come_back_from_json() -> None:
     ("changes", "message"),
     [
         ({"hidden_size": 16}, "hidden size is 16, but the embedding of model .* has 32"),
-        ({"vocab_size": 98}, "98 tokens, that of model .* has 97"),
+        ({"vocab_size": 98}, "98 tokens, model .* has 97"),
     ],
 )
 def test_a_head_of_another_model_is_refused(target: Target, changes: dict[str, Any], message: str) -> None:

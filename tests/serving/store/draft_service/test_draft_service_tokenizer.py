@@ -125,7 +125,7 @@ def test_the_tokenizer_of_another_datastore_is_refused(
     other = load_tokenizer(tmp_path / "tokenizer.json")
     monkeypatch.setattr(Datastore, "tokenizer", lambda _: other)
     with pytest.raises(
-        Internal, match="tokenizer: its fingerprint is [0-9a-f]{64}, not [0-9a-f]{64}, that of the datastore"
+        Internal, match="tokenizer: its fingerprint is [0-9a-f]{64}, not [0-9a-f]{64} as in the datastore"
     ):
         remote.encode(TEXT)
 

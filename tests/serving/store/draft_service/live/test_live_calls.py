@@ -227,7 +227,7 @@ def test_the_client_checks_before_it_sends(remote: RemoteDatastore, server: Draf
         remote.draft_batch([[1]], group="g", scope="all")
     with connected(server, "chat,team/ids") as both:
         assert both.has_groups
-        with pytest.raises(InvalidArgument, match="are searched as one; open the one that documents are appended to"):
+        with pytest.raises(InvalidArgument, match="are searched as one; to append, open one of them"):
             both.append([1])
     with connected(server, "team/ids") as ids, pytest.raises(Unsupported, match="team/ids takes no documents"):
         ids.append([1])
