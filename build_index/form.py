@@ -24,7 +24,8 @@ BINARY_BYTES = 1024
 ASCII_SHARE = 3 / 4
 """Least share of ASCII characters by which bytes without a byte order mark count as UTF-16."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
-"""Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
+"""Invalid UTF-8 sequences that a text may have, as a number and as a share of its characters. Text in a Cyrillic or Japanese
+encoding has more."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
 """Kinds of files that are read by name, whatever their first bytes are. The reader names what is wrong."""

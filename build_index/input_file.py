@@ -34,8 +34,8 @@ SKIPPED_MAGIC = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10, "xz": 2 << 10, "bzip2": 16 << 10}
-"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most: 32,000, 1,030 and 7,000 times as much. Those
-of bzip2 may have a million times as much, and are unpacked in parts."""
+"""Bytes of a stream that are read at a time. Unpacked, they have at most about 16 MiB: these formats pack by factors of up to
+32,000, 1,030 and 7,000. bzip2 packs by factors of up to a million, and is unpacked in parts."""
 MAX_WINDOW = 1 << 31
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _FRAMES: dict[str, Callable[[], Any]] = {

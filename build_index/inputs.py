@@ -28,7 +28,7 @@ KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".ar
 KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array"}
 PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
-"""Folders of a model or data set in the hub's local cache, and those of them that hold the snapshots' files without their names."""
+"""Folders of a model or data set in the hub's local cache; ``HUB_COPIES`` hold the snapshots' files without their names."""
 PUSHED_NAME = "generations"
 """Folder of a datastore that was pushed."""
 NO_FILE = "not a regular file"
