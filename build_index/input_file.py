@@ -89,7 +89,8 @@ def require_spared(written: Path | None, files: Iterable[InputFile]) -> None:
 
 
 def _has_status(file: InputFile, status: os.stat_result) -> bool:
-    """Whether ``file`` is the one with ``status``. The sizes are compared first, because corpora have very many files."""
+    """Whether ``file`` is the file with ``status``. The sizes are compared first, because corpora have very many
+    files."""
     return (
         file.size == status.st_size and not is_storage_url(file.path) and os.path.samestat(os.stat(file.path), status)
     )

@@ -103,7 +103,7 @@ def _rows(record: Any, options: BuildOptions) -> str:
 
 
 def _are_cells(texts: list[Any], names: list[Any]) -> bool:
-    """Whether ``texts`` are those of a column: they are long, or their rows are numbered."""
+    """Whether ``texts`` are the texts of a column: they are long, or their rows are numbered."""
     found = [text for text in texts if text is not None]
     if not found or not all(isinstance(text, str) for text in found):
         return False

@@ -273,13 +273,13 @@ class NextTokenTable:
     def size(self) -> int: ...
 
 def score_drafts(drafts: Drafts, calibrators: Sequence[Calibrator]) -> None:
-    """Replace the scores of each request's trees by those of its calibrator. Changes nothing if a tree is refused."""
+    """Replace the scores of each request's trees by its calibrator's scores. Changes nothing if a tree is refused."""
 
 def learn_drafts(entries: Sequence[tuple[Calibrator, Drafts, int, _Ints]]) -> None:
     """Each calibrator learns from the trees of a request, and from the tokens that followed."""
 
 def largest_trees(trees: Sequence[DraftTree], counts: Sequence[int]) -> Drafts:
-    """The largest tree of each match length among those of each request; none without nodes. ``counts``: as in ``Drafts``."""
+    """For each request, the largest of its trees of each match length; none without nodes. ``counts``: as in ``Drafts``."""
 
 def gather(parts: Sequence[tuple[Drafts, Sequence[int]]], requests: int) -> Drafts:
     """The trees of all parts, by request. Each part has the places of its requests."""
