@@ -100,4 +100,7 @@ def test_whole_floats_are_integers(server: DraftServer) -> None:
     floats = json.loads(json.dumps(asked), parse_int=float) | {"contexts": [[1, 2]]}
     assert ask(server, "POST", "/v1/draft", floats)[2] == ask(server, "POST", "/v1/draft", asked)[2]
     status, _, reply = ask(server, "POST", "/v1/draft", asked | {"max_nodes": 5.5})
-    assert (status, reply["error"]["message"]) == (400, "max_nodes is 5.5; input should be a valid integer or a valid array")
+    assert (status, reply["error"]["message"]) == (
+        400,
+        "max_nodes is 5.5; input should be a valid integer or a valid array",
+    )
