@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from research.vllm_drafters.measure import measure
-from research.vllm_drafters.options import METHODS, VllmOptions
+from research.vllm_drafters.options import HEAD_METHODS, METHODS, VllmOptions
 from research.vllm_drafters.summary import NOTES, lines, summarize
 from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.datastore.errors import SuffolkError
@@ -39,7 +39,7 @@ def _parse() -> argparse.Namespace:
         default=[],
         help="datastore, in place of one of the history; may be repeated",
     )
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS + HEAD_METHODS)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
     parser.add_argument(
         "--history", type=float, default=0.4, help="share of prompts that are answered first, to fill the history"
@@ -49,6 +49,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--draft-tokens", type=int, default=8, metavar="N", help="the longest draft")
     parser.add_argument("--threads", type=int, default=1, help="threads of each engine (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--head", type=Path, metavar="FOLDER", help="an EAGLE head in vLLM's layout, for eagle and eagle-suffolk"
+    )
+    parser.add_argument(
+        "--row-cost", type=float, metavar="SHARE", help="Suffolk's row_cost, for a machine that is not quiet"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures as JSON")
     return parser.parse_args()
 
@@ -67,6 +73,8 @@ def _run(args: argparse.Namespace) -> int:
         args.draft_tokens,
         args.threads,
         args.seed,
+        args.head,
+        args.row_cost,
     )
     results = measure(options, lambda line: print(line, flush=True))
     summary = summarize(results["runs"])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from research.vllm_drafters.engine_process import EngineProcess, Ids, engine
-from research.vllm_drafters.options import NONE, SERVICE, SUFFOLK, VllmOptions
+from research.vllm_drafters.options import BOTH, NONE, SERVICE, SUFFOLK, VllmOptions
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.benchmarks.service.draft_server import stop_server
 from suffolk.benchmarks.service.measure import cpu_seconds
@@ -55,7 +55,7 @@ def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
     with ExitStack() as stack:
         engines: dict[str, EngineProcess] = {}
         for method in methods:
-            if method not in (SUFFOLK, SERVICE):
+            if method not in (SUFFOLK, SERVICE, BOTH):
                 say(f"engine {method}: starting")
                 engines[method] = stack.enter_context(engine(method, options.threads, **options.arguments(method, [])))
         say(f"history: {sum(len(each.prompts) for each in history)} prompts")
@@ -66,7 +66,8 @@ def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
         stores = {each.name: each for each in options.datastores} or {"history": _build_history(options, texts)}
         service = stack.enter_context(closing(DraftProcess(stores)))
         service.start()
-        for method, found in ((SUFFOLK, list(map(str, stores.values()))), (SERVICE, service.urls)):
+        folders = list(map(str, stores.values()))
+        for method, found in ((SUFFOLK, folders), (BOTH, folders), (SERVICE, service.urls)):
             if method in methods:
                 say(f"engine {method}: starting")
                 shutil.rmtree(options.answers(method), ignore_errors=True)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.tree_paths import accepted_length
-from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import SOURCE
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 from suffolk.serving.decoding.engine.policy.constants import TRIALS
 from suffolk.serving.decoding.engine.policy.planner import Planner
 from suffolk.serving.decoding.engine.policy.speculation_budget import UsualTime
+from suffolk.serving.integrations.host_drafts import SOURCE as HOST
 from suffolk.serving.integrations.linear_costs import LinearCosts
 
 _DRAFTER = "retrieval"
@@ -46,15 +47,20 @@ class ChainPlanner:
     The first timed pass has no drafts. Later passes are planned with a prior time of a row; each pass corrects it.
     """
 
-    def __init__(self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
-        """``row_cost``: see ``IntegrationOptions``."""
-        self._clock = clock
+    def __init__(
+        self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter, host_drafts: bool = False
+    ) -> None:
+        """``row_cost``: see ``IntegrationOptions``. ``host_drafts``: whether the host drafts too. Its tokens have a budget of
+        their own, so their losses do not pause retrieval.
+        """
+        self._clock, self._host_drafts = clock, host_drafts
         self._costs = LinearCosts(row_cost)
         self._planner = Planner(self._costs)
         self._gate = DatastoreGate()
         self._ready = row_cost is not None
         self._open: set[int] = set()
         self._sent: dict[int, _Sent] = {}
+        self._unplanned = 0  # verified tokens of requests without chains
         self._usual = (
             UsualTime()
         )  # of a request's draft; interruptions by other programs do not count: they would hit the pass instead
@@ -63,7 +69,7 @@ class ChainPlanner:
     def begin(self, number: int) -> None:
         """Begin a request."""
         self._open.add(number)
-        self._planner.open(number, _DRAFTER)
+        self._planner.open(number, _DRAFTER, self._host_drafts)
         self._gate.open(number)
 
     def end(self, number: int) -> None:
@@ -87,15 +93,16 @@ class ChainPlanner:
         seconds = self._clock() - self._left if timed and self._left is not None else 0.0
         self._ready |= seconds > 0
         sent = {number: self._sent.pop(number) for number in generated if number in self._sent}
-        rows = len(generated) + sum(each.candidate.verified for each in sent.values())
+        rows = len(generated) + self._unplanned + sum(each.candidate.verified for each in sent.values())
         for number, each in sent.items():
             tokens, candidate = generated[number], each.candidate
-            candidate.accepted = min(accepted_length([each.chain.head(candidate.verified)], tokens), len(tokens) - 1)
+            accepted = min(accepted_length([each.chain.head(candidate.verified)], tokens), len(tokens) - 1)
+            candidate.accept(np.arange(accepted), accepted)
         self._planner.record([each.candidate for each in sent.values()], len(generated), rows, context, seconds or None)
         row = self._costs.slope * len(generated) / self._costs.time(len(generated), len(generated), context)
         for number, each in sent.items():
             if each.searched:
-                alone = (each.chain.sources & SOURCE) == 0
+                alone = each.chain.sources == RETRIEVED
                 verified, accepted = each.candidate.verified, each.candidate.accepted
                 self._gate.learn_gain(number, float(alone[:accepted].sum() - row * alone[:verified].sum()))
 
@@ -114,7 +121,13 @@ class ChainPlanner:
         return self._gate.choose(numbers, (row + seconds / requests) / 2, seconds)
 
     def cut(
-        self, chains: Mapping[int, DraftTree], searched: Set[int], requests: int, context: float, seconds: float
+        self,
+        chains: Mapping[int, DraftTree],
+        searched: Set[int],
+        requests: int,
+        context: float,
+        seconds: float,
+        least: Mapping[int, int] = MappingProxyType({}),
     ) -> dict[int, DraftTree]:
         """Return the chains, truncated to the tokens to verify.
 
@@ -123,6 +136,7 @@ class ChainPlanner:
             requests: requests that decode in the pass.
             context: mean context length of the requests, in tokens.
             seconds: drafting time.
+            least: tokens that the host verifies for each request in any case. Requests without chains count too.
         """
         if searched:
             self._gate.learn_time(len(searched), seconds)
@@ -131,9 +145,12 @@ class ChainPlanner:
         own = 0.0 if searched else self._usual.seconds
         self._sent = {}
         for number, chain in chains.items():
-            candidate = DraftCandidate(number, chain.scores, None, own)
+            candidate = DraftCandidate(number, chain.scores, chain.sources == HOST if self._host_drafts else None, own)
             self._sent[number] = _Sent(candidate, chain, number in searched)
         self._planner.size_trees([each.candidate for each in self._sent.values()], requests, requests, context)
+        for number, each in self._sent.items():
+            each.candidate.verified = max(each.candidate.verified, min(len(each.chain), least.get(number, 0)))
+        self._unplanned = sum(size for number, size in least.items() if number not in chains)
         return {number: each.chain.head(each.candidate.verified) for number, each in self._sent.items()}
 
     def leave(self) -> None:

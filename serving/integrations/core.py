@@ -14,15 +14,12 @@ import numpy.typing as npt
 from suffolk.datastore.context_query import DEFAULT_MAX_NODES
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
-from suffolk.datastore.retriever import AsyncRetriever, Retriever
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.datastore.watched_datastore import WatchedDatastore
+from suffolk.datastore.retriever import AsyncRetriever
 from suffolk.serving.clients.breaker import CircuitBreaker
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.retrieval.datastore import SHORT_MATCHES, DatastoreDrafter
-from suffolk.serving.decoding.drafters.retrieval.limits import require_match
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
@@ -31,11 +28,11 @@ from suffolk.serving.decoding.engine.loop.drafter import GREEDY, DraftRequest
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.integrations.chain_planner import ChainPlanner, best_chain, masked_tree
+from suffolk.serving.integrations.host_drafts import HostDrafts
+from suffolk.serving.integrations.open_stores import open_stores
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
-from suffolk.serving.net.messages.choices import merge_urls
-from suffolk.serving.net.url import is_remote
-from suffolk.serving.open_store import connect_any, open_appendable
+from suffolk.serving.open_store import open_appendable
 
 Result = TypeVar("Result")
 _NODES = 2
@@ -82,6 +79,7 @@ class DraftCore:
         on_finish: Callable[[FinishedText], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
         short_matches: Sequence[int] = SHORT_MATCHES,
+        host_drafts: bool = False,
     ) -> None:
         """Opens the datastores.
 
@@ -91,6 +89,7 @@ class DraftCore:
             on_finish: called with each ended text, for example to append it to a datastore.
             clock: returns seconds; used to time passes.
             short_matches: lengths of shorter endings to look up besides the longest match.
+            host_drafts: whether the host has a drafter of its own, whose chains ``draft_chains`` gets.
 
         Raises:
             Unsupported: a datastore was built with another tokenizer, or has more ids than the model.
@@ -100,7 +99,7 @@ class DraftCore:
         self._memory = None if options.remember is None else open_appendable(options.remember, tokenizer)
         self._appender = None if self._memory is None else TextAppender(self._memory)
         try:
-            self._stores = _open(options, self._memory, vocab_size, model, tokenizer)
+            self._stores = open_stores(options, self._memory, vocab_size, model, tokenizer)
         except SuffolkError:
             self._close_memory()
             raise
@@ -115,25 +114,38 @@ class DraftCore:
         ]
         if options.prompt_lookup:
             sources.insert(0, PromptLookupDrafter(vocab_size, options.limits, calibration))
+        self._host = HostDrafts() if host_drafts else None
+        if self._host is not None:
+            sources.append(self._host)
         self._drafter = HybridDrafter(sources, calibration=calibration, vocab_size=vocab_size)
-        self._planner = ChainPlanner(options.row_cost, clock)
+        self._planner = ChainPlanner(options.row_cost, clock, host_drafts)
         self._clock = clock
         self._running = RunningRequests()
         self._failures = DraftFailures("drafting for the host")
         self._breaker = CircuitBreaker(clock=clock)
         self._counts = {"steps": 0, "drafts": 0, "draft_tokens": 0, "draft_seconds": 0.0}
 
-    def draft_chains(self, contexts: Sequence[Context], most: int, reads_prompts: bool = False) -> list[list[int]]:
+    def draft_chains(
+        self,
+        contexts: Sequence[Context],
+        most: int,
+        reads_prompts: bool = False,
+        host_chains: Sequence[Sequence[int]] = (),
+    ) -> list[list[int]]:
         """Return one chain of up to ``most`` tokens per context, in order; empty if drafting is not expected to pay off.
+
+        Beside a chain of the host, the chain is the best path of a tree with it and all retrieved paths. It is the host's if
+        nothing is retrieved, and after a failure.
 
         Args:
             contexts: the decoding requests of the next pass.
             reads_prompts: whether the last pass also read prompts of requests that are not in ``contexts``.
+            host_chains: the host's own draft for each context. Needs ``host_drafts``.
         """
         begin = self._clock()
-        chains = self._guarded(lambda: self._chains(contexts, most, reads_prompts))
+        own = [list(each) for each in host_chains] or [[] for _ in contexts]
+        found = self._guarded(lambda: self._chains(contexts, most, reads_prompts, own)) or own
         self._planner.leave()
-        found = chains or [[] for _ in contexts]
         self._count([len(each) for each in found], begin)
         return found
 
@@ -176,8 +188,13 @@ class DraftCore:
         if self._memory is not None:
             self._memory.close()
 
-    def _chains(self, contexts: Sequence[Context], most: int, reads_prompts: bool) -> list[list[int]]:
+    def _chains(
+        self, contexts: Sequence[Context], most: int, reads_prompts: bool, own: Sequence[list[int]]
+    ) -> list[list[int]]:
         requests = self._observe(contexts)
+        host = {each.number: chain for each, chain in zip(requests, own, strict=True)}
+        if self._host is not None:
+            self._host.give(host)
         generated = {each.number: each.new for each in requests if len(each.new)}
         length = float(np.mean([each.length for each in requests])) if requests else 0.0
         self._planner.learn(generated, length, not reads_prompts and len(generated) == len(requests))
@@ -187,8 +204,9 @@ class DraftCore:
         searched = self._planner.choose_searched(numbers, len(requests), length)
         trees = self._propose(drafting, _NODES * most, searched)
         chains = {each.number: best_chain(tree, most) for each, tree in zip(drafting, trees, strict=True)}
-        cut = self._planner.cut(chains, searched, len(requests), length, self._clock() - begin)
-        return [cut[each.number].tokens.tolist() if each.number in cut else [] for each in requests]
+        sizes = {number: len(chain) for number, chain in host.items()}
+        cut = self._planner.cut(chains, searched, len(requests), length, self._clock() - begin, sizes)
+        return [cut[number].tokens.tolist() if number in cut else chain for number, chain in host.items()]
 
     def _trees(self, contexts: Sequence[Context], width: int) -> list[DraftTree]:
         requests = self._observe(contexts)
@@ -269,26 +287,3 @@ class DraftCore:
         self._counts["drafts"] += sum(size > 0 for size in sizes)
         self._counts["draft_tokens"] += sum(sizes)
         self._counts["draft_seconds"] += self._clock() - begin
-
-
-def _open(
-    options: IntegrationOptions, memory: Retriever | None, vocab_size: int, model: str, tokenizer: str | Path | None
-) -> list[Retriever]:
-    """The open datastores, each checked against the model. ``memory``: the open datastore of ``remember``."""
-    mark = None if tokenizer is None or not options.datastores else fingerprint(load_tokenizer(tokenizer))
-    deadline = None if options.deadline_ms is None else options.deadline_ms / 1000
-    stores: list[Retriever] = []
-    try:
-        for name in merge_urls(options.datastores):
-            store: Retriever
-            if memory is not None and name == options.remember and not is_remote(name):
-                store = memory
-            else:
-                store = connect_any(name, deadline) if is_remote(name) else WatchedDatastore(name, "auto")
-            stores.append(store)
-            require_match(store, name, options.limits, model, mark, vocab_size)
-    except SuffolkError:
-        for store in stores:
-            store.close()  # ``memory`` is closed twice, and that is allowed
-        raise
-    return stores

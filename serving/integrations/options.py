@@ -25,6 +25,7 @@ class IntegrationOptions:
         remember: live datastore to which every finished answer is appended in the background, without its prompt, and which is
             searched too: a URL, or a folder that no other process appends to. None: no answer is remembered.
         row_cost: time per additional verified token, as a share of a one-token pass. None: measured while running.
+        neural_tokens: beside a neural drafter of the host, the most tokens that it drafts in a step. None: the host's setting.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range, or there is nothing to draft from.
@@ -37,6 +38,7 @@ class IntegrationOptions:
     max_depth: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_DEPTH
     remember: str | None = None
     row_cost: Annotated[float, Within(0.0, 1.0)] | None = None
+    neural_tokens: Annotated[int, Within(1, MAX_TOKENS)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

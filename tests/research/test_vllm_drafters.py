@@ -49,6 +49,18 @@ def test_each_method_has_its_arguments() -> None:
             VllmOptions("model", (), Path("work"), **wrong)  # type: ignore[arg-type]
 
 
+def test_a_head_adds_methods() -> None:
+    options = VllmOptions(
+        "model", (), Path("work"), methods=("eagle", "eagle-suffolk"), head=Path("head"), row_cost=0.05
+    )
+    speculative = {"method": "eagle", "model": "head", "num_speculative_tokens": 3}
+    assert options.arguments("eagle", [])["speculative_config"] == speculative
+    both = options.arguments("eagle-suffolk", ["code"])
+    assert both["speculative_config"] == {**speculative, "num_speculative_tokens": 8}
+    own = {"datastores": ["code"], "remember": "work/answers-eagle-suffolk", "row_cost": 0.05, "neural_tokens": 3}
+    assert both["additional_config"] == {"suffolk": own}
+
+
 def test_the_wheel_is_installed_without_torch(tmp_path: Path) -> None:
     required = ["numpy>=2", "torch==2.13.0+cpu; x == 'y'", "torchvision; x", "tokenizers>=0.2; extra == 'z'", "pillow"]
     with zipfile.ZipFile(tmp_path / "a.whl", "w") as wheel:

@@ -1,4 +1,4 @@
-"""Fixes two bugs of vLLM 0.32 and 0.33 in sampling with drafts. ``register`` is the ``vllm.general_plugins`` entry."""
+"""The ``vllm.general_plugins`` entry. Fixes two bugs of vLLM 0.32 and 0.33 in sampling, and adds drafts to neural ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from collections.abc import Callable
 from typing import Any
 
 log = logging.getLogger(__name__)
+TESTED = ("0.32", "0.33")
+KEY = "suffolk"
 
 
 def register() -> None:
-    """Replace a kernel that leaves temperatures of drafted rows uninitialised. vLLM calls ``register`` in every process.
+    """Prepare vLLM, which calls ``register`` in every process.
 
-    Without the replacement, sampled output on CPUs is garbage with any drafter. Greedy output is correct.
+    Workers get retrieved drafts beside those of a neural drafter, if they are configured (``neural.py``). On CPUs, a kernel that
+    leaves temperatures of drafted rows uninitialised is replaced. Without the replacement, sampled output on CPUs is garbage with
+    any drafter. Greedy output is correct.
     """
+    if is_tested():
+        from vllm.v1.worker.worker_base import WorkerWrapperBase
+
+        wrap(WorkerWrapperBase, "init_device", lambda init: lambda worker: _init_device(init, worker))
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
@@ -23,6 +31,22 @@ def register() -> None:
         if hasattr(cpu_triton_utils, "_expand_kernel_impl"):
             cpu_triton_utils._expand_kernel_impl = expand
             log.info("Suffolk fixes vLLM's sampling of drafted tokens on CPUs (vLLM issue 55005)")
+
+
+def is_tested() -> bool:
+    """Whether this version of vLLM is one of ``TESTED``."""
+    import vllm
+
+    return bool(vllm.__version__.startswith(tuple(f"{version}." for version in TESTED)))
+
+
+def _init_device(init: Callable[[Any], None], worker: Any) -> None:
+    init(worker)
+    config = worker.vllm_config
+    if config.speculative_config is not None and KEY in (getattr(config, "additional_config", None) or {}):
+        from suffolk.serving.integrations.vllm.neural import attach  # other processes need no datastores
+
+        attach(worker.worker.model_runner, config)
 
 
 def allow_no_rows() -> None:

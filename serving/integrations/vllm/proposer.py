@@ -13,10 +13,7 @@ from suffolk.serving.integrations.core import CHAIN_MATCHES, DraftCore, Finished
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
 from suffolk.serving.integrations.vllm import proposer as runner_hook
-from suffolk.serving.integrations.vllm.plugin import allow_no_rows, wrap
-
-TESTED = ("0.32", "0.33")
-KEY = "suffolk"
+from suffolk.serving.integrations.vllm.plugin import KEY, TESTED, allow_no_rows, is_tested, wrap
 
 
 class Proposer:
@@ -34,6 +31,7 @@ class Proposer:
     """
 
     on_finish: ClassVar[Callable[[FinishedText], None] | None] = None
+    _host_drafts: ClassVar[bool] = False
 
     def __init__(self, vllm_config: Any) -> None:
         """Raises Unsupported for an untested version of vLLM, and the errors of ``read_options`` and ``DraftCore``."""
@@ -42,6 +40,7 @@ class Proposer:
         model, speculative = vllm_config.model_config, vllm_config.speculative_config
         additional = getattr(vllm_config, "additional_config", None) or {}
         options = read_options(additional.get(KEY, {}), f"additional_config[{KEY!r}]")
+        self._neural_tokens = options.neural_tokens
         self._most, self._max_length = int(speculative.num_speculative_tokens), int(model.max_model_len)
         self._core: DraftCore | None = None
         if _is_output_rank():
@@ -53,6 +52,7 @@ class Proposer:
                 tokenizer,
                 type(self).on_finish,
                 short_matches=CHAIN_MATCHES,
+                host_drafts=self._host_drafts,
             )
             runner_hook.install()
         self._batch: Any = None
@@ -84,15 +84,30 @@ class Proposer:
             num_tokens_no_spec: number of tokens of each row, including new ones.
             token_ids_cpu: int32[rows, max_model_len], the tokens.
         """
-        drafts: list[list[int]] = [[] for _ in sampled_token_ids]
+        decoding = [len(sampled) > 0 for sampled in sampled_token_ids]
+        return self._draft(decoding, num_tokens_no_spec, token_ids_cpu, [[] for _ in decoding])
+
+    def _draft(
+        self,
+        decoding: Sequence[bool],
+        sizes: npt.NDArray[np.int32],
+        texts: npt.NDArray[np.int32],
+        own: Sequence[list[int]],
+    ) -> list[list[int]]:
+        """One chain per row. Rows that are not ``decoding`` keep vLLM's own chain, as do all rows on ranks that do not draft.
+
+        ``sizes``, ``texts``: as in ``propose``. ``own``: vLLM's own chain of each row.
+        """
+        drafts = list(own)
         if self._core is None:
             return drafts
-        rows = [row for row, sampled in enumerate(sampled_token_ids) if sampled]
-        sizes = [int(num_tokens_no_spec[row]) for row in rows]
-        contexts = [self._context(row, token_ids_cpu[row, :size]) for row, size in zip(rows, sizes, strict=True)]
-        chains = self._core.draft_chains(contexts, self._allowed, reads_prompts=len(rows) < len(drafts))
-        for row, size, chain in zip(rows, sizes, chains, strict=True):
-            drafts[row] = chain[: max(0, self._max_length - size - 1)]
+        rows = [row for row, decodes in enumerate(decoding) if decodes]
+        contexts = [self._context(row, texts[row, : int(sizes[row])]) for row in rows]
+        chains = self._core.draft_chains(
+            contexts, self._allowed, len(rows) < len(drafts), [drafts[row] for row in rows]
+        )
+        for row, chain in zip(rows, chains, strict=True):
+            drafts[row] = chain[: max(0, self._max_length - int(sizes[row]) - 1)]
         return drafts
 
     def stats(self) -> dict[str, float]:
@@ -111,7 +126,7 @@ def require_version() -> None:
     """Raise Unsupported for an untested version of vLLM."""
     import vllm
 
-    if not vllm.__version__.startswith(tuple(f"{version}." for version in TESTED)):
+    if not is_tested():
         raise Unsupported(
             f"vLLM is {vllm.__version__}; suffolk.vllm.Proposer is written for {' and '.join(TESTED)}; install one of them"
         )

@@ -14,7 +14,8 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.integrations.vllm.proposer import KEY, require_version
+from suffolk.serving.integrations.vllm.plugin import KEY
+from suffolk.serving.integrations.vllm.proposer import require_version
 
 _WIDTH = 64
 """Nodes of a request's tree, with the root. The tree must hold the tokens of the running pass and the drafts after them."""

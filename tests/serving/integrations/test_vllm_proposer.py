@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,48 +18,7 @@ from suffolk.serving.integrations.core import FinishedText
 from suffolk.serving.integrations.vllm import plugin
 from suffolk.serving.integrations.vllm import proposer as runner_hook
 from suffolk.serving.integrations.vllm.proposer import Proposer
-from tests.support.stores import make_store
-
-VOCAB = 500
-TEXTS = [np.random.default_rng(seed).integers(0, VOCAB, 90).tolist() for seed in range(3)]
-
-
-class GPUModelRunner:
-    """The parts of vLLM's runner that are wrapped and read."""
-
-    def __init__(self, drafter: Any) -> None:
-        self.drafter, self.input_batch = drafter, None
-
-    def execute_model(self, scheduler_output: Any, intermediate_tensors: Any = None) -> str:
-        return f"{scheduler_output.name} {intermediate_tensors}"
-
-
-def module(monkeypatch: pytest.MonkeyPatch, name: str, **content: Any) -> ModuleType:
-    made = ModuleType(name)
-    made.__dict__.update(content)
-    monkeypatch.setitem(sys.modules, name, made)
-    return made
-
-
-@pytest.fixture
-def vllm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Stand-ins for the modules of vLLM that the adapter imports."""
-    for name in ("distributed", "v1", "v1.worker", "v1.sample", "v1.sample.ops"):
-        module(monkeypatch, f"vllm.{name}")
-    module(monkeypatch, "vllm.v1.worker.gpu_model_runner", GPUModelRunner=type("Runner", (GPUModelRunner,), {}))
-    sampler = module(monkeypatch, "vllm.v1.sample.ops.topk_topp_sampler", apply_top_k_only=lambda logits, k: k.max())
-    sys.modules["vllm.v1.sample.ops"].topk_topp_sampler = sampler  # type: ignore[attr-defined]
-    module(monkeypatch, "vllm.distributed.parallel_state", get_tensor_model_parallel_rank=lambda: 0)
-    return module(monkeypatch, "vllm", __version__="0.32.0")
-
-
-def config_of(options: object = None, most: int = 4) -> Any:
-    model = SimpleNamespace(
-        model="the model", tokenizer=None, skip_tokenizer_init=True, max_model_len=128, get_vocab_size=lambda: VOCAB
-    )
-    additional = {} if options is None else {"suffolk": options}
-    speculative = SimpleNamespace(num_speculative_tokens=most)
-    return SimpleNamespace(model_config=model, speculative_config=speculative, additional_config=additional)
+from tests.support.vllm_stand_ins import TEXTS, config_of, module, options_of
 
 
 def propose(proposer: Proposer, sizes: list[int], sampled: list[list[int]] | None = None) -> list[list[int]]:
@@ -69,11 +27,6 @@ def propose(proposer: Proposer, sizes: list[int], sampled: list[list[int]] | Non
     for row, size in enumerate(sizes):
         tokens[row, :size] = TEXTS[row][:size]
     return proposer.propose(sampled or [[1]] * len(sizes), np.array(sizes, np.int32), tokens, slot_mappings=None)
-
-
-def options_of(tmp_path: Path) -> dict[str, Any]:
-    make_store(tmp_path / "store", [TEXTS], vocab_size=VOCAB)
-    return {"datastores": [str(tmp_path / "store")], "prompt_lookup": False, "row_cost": 0.0}
 
 
 def test_rows_get_their_continuations(vllm: ModuleType, tmp_path: Path) -> None:
