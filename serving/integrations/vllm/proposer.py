@@ -13,7 +13,7 @@ from suffolk.serving.integrations.core import CHAIN_MATCHES, DraftCore, Finished
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
 from suffolk.serving.integrations.vllm import proposer as runner_hook
-from suffolk.serving.integrations.vllm.plugin import KEY, TESTED, allow_no_rows, is_tested, wrap
+from suffolk.serving.integrations.vllm.patches import KEY, TESTED, allow_no_rows, is_tested, wrap
 
 
 class Proposer:

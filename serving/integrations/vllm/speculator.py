@@ -14,7 +14,7 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.integrations.vllm.plugin import KEY
+from suffolk.serving.integrations.vllm.patches import KEY
 from suffolk.serving.integrations.vllm.proposer import require_version
 
 _WIDTH = 64

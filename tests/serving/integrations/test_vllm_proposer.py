@@ -15,7 +15,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.integrations.core import FinishedText
-from suffolk.serving.integrations.vllm import plugin
+from suffolk.serving.integrations.vllm import patches, plugin
 from suffolk.serving.integrations.vllm import proposer as runner_hook
 from suffolk.serving.integrations.vllm.proposer import Proposer
 from tests.support.vllm_stand_ins import TEXTS, config_of, module, options_of
@@ -99,7 +99,7 @@ def test_bad_configurations_are_refused(vllm: ModuleType, monkeypatch: pytest.Mo
 def test_values_are_expanded_to_rows() -> None:
     values, ends = torch.tensor([0.5, 0.0, 2.0]), torch.tensor([2, 2, 5], dtype=torch.int32)
     output = torch.full((8,), 7.0)
-    plugin.expand(output, values, ends, 2.0, 1.0, MAX_NUM_TOKENS=128)
+    patches.expand(output, values, ends, 2.0, 1.0, MAX_NUM_TOKENS=128)
     assert output.tolist() == [0.5, 0.5, 1.0, 1.0, 1.0, 7.0, 7.0, 7.0]
 
 
@@ -108,12 +108,12 @@ def test_the_plugin_mends_cpus_only(monkeypatch: pytest.MonkeyPatch, vllm: Modul
     utils = module(monkeypatch, "vllm.utils", cpu_triton_utils=SimpleNamespace(_expand_kernel_impl=None))
     module(monkeypatch, "vllm.platforms", current_platform=SimpleNamespace(is_cpu=lambda: cpu))
     plugin.register()
-    assert utils.cpu_triton_utils._expand_kernel_impl is (plugin.expand if cpu else None)
+    assert utils.cpu_triton_utils._expand_kernel_impl is (patches.expand if cpu else None)
 
 
 def test_top_k_takes_no_rows(vllm: ModuleType) -> None:
     for _ in range(2):
-        plugin.allow_no_rows()
+        patches.allow_no_rows()
     apply = sys.modules["vllm.v1.sample.ops.topk_topp_sampler"].apply_top_k_only
     assert apply(torch.empty(0, 9), torch.empty(0)).shape == (0, 9)
     assert apply(torch.empty(2, 9), torch.tensor([3, 4])) == 4
