@@ -91,8 +91,9 @@ def _rows(record: Any, options: BuildOptions) -> str:
     columns, data = record.get("columns"), record.get("data")
     if isinstance(columns, list) and field in columns and isinstance(data, list):
         return _ROWS_OF_SPLIT
-    if (column := record.get(field)) and all(type(other) is type(column) for other in record.values()):
-        texts = list(column.values() if isinstance(column, dict) else column if isinstance(column, list) else ())
+    column = record.get(field)
+    if isinstance(column, dict | list) and all(type(other) is type(column) for other in record.values()):
+        texts = list(column.values() if isinstance(column, dict) else column)
         if _are_cells(texts, list(column)):
             return _ROWS_OF_COLUMNS.format(json.dumps(field))
     rows = list(record.values())[:SAMPLE_RECORDS]

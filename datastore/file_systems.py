@@ -118,6 +118,11 @@ def storage_errors(place: str) -> Iterator[None]:
             ) from error
         if number == errno.EROFS:
             raise PermissionDenied(f"{place}: cannot be written ({reason}); choose another URL") from error
+        if re.search("SSL|certificate", reason):
+            raise Unavailable(
+                f"{place}: no encrypted connection ({reason}); name the certificate of its authority with AWS_CA_BUNDLE=FILE.pem, "
+                "or write AWS_ENDPOINT_URL with http:// for a store without encryption"
+            ) from error
         raise Unavailable(
             f"{place}: the storage does not answer as it should ({reason}); check URL and network, and run the command again"
         ) from error

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, NotFound, PermissionDenied
+from suffolk.serving.net.endpoint import parse_endpoint
 from suffolk.serving.net.tls import TlsFiles, channel_credentials
 from suffolk.serving.net.url import ServiceUrl
 
@@ -98,6 +99,8 @@ def open_channel(
         ("grpc.keepalive_time_ms", round(1000 * (ping or _HOUR))),
         ("grpc.keepalive_timeout_ms", round(1000 * keepalive_timeout)),  # sets TCP_USER_TIMEOUT too
     ]
+    if parse_endpoint(url.target, "URL").is_private():
+        options.append(("grpc.enable_http_proxy", 0))  # a proxy that http_proxy names would look on its own machine
     if ping is not None:  # otherwise gRPC delays the third ping of a stream without data by a minute
         options += [
             ("grpc.http2.max_pings_without_data", 0),

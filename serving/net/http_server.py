@@ -103,7 +103,9 @@ class HttpServer:
     def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: ServerTls | None = None) -> None:
         """Raises OSError: the address cannot be bound."""
         family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-        self._listener = socket.create_server((endpoint.host, endpoint.port), family=family, backlog=limits.connections)
+        both = endpoint.host == "::" and socket.has_dualstack_ipv6()  # IPv4 too, as gRPC
+        address = (endpoint.host, endpoint.port)
+        self._listener = socket.create_server(address, family=family, backlog=limits.connections, dualstack_ipv6=both)
         self.endpoint = endpoint.with_port(self._listener.getsockname()[1])
         self._threads = limits.threads
         self._config = uvicorn.Config(

@@ -25,8 +25,8 @@ from suffolk.serving.worker.openai.history import (
     check_message,
     in_call_order,
     message_text,
+    simpler_forms,
     template_messages,
-    with_one_system,
 )
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
@@ -140,13 +140,14 @@ def encode_messages(
         special_tokens=template.add_special_tokens is True,
         variables=effort | (template.chat_template_kwargs or {}),
     )
+    rejected: list[RejectedChat] = []
     try:
-        try:
-            return encode(conversation)
-        except RejectedChat:
-            if (joined := with_one_system(conversation)) == conversation:
-                raise
-            return encode(joined)
+        for form in simpler_forms(conversation):
+            try:
+                return encode(form)
+            except RejectedChat as error:
+                rejected.append(error)
+        raise rejected[0]
     except PromptTooLong as error:
         raise InvalidField(template.prompt_field, f": {error}", "context_length_exceeded") from None
 
@@ -202,7 +203,7 @@ def _calls(
 
 def _most(service: DecodeService, body: GenerationBody) -> int | None:
     """The most tokens of a prompt before it is truncated, as in ``encode_text``."""
-    return service.engine.capacity if body.truncate_prompt_tokens is None else None
+    return max_length(service, body.suffolk or DraftFields()) if body.truncate_prompt_tokens is None else None
 
 
 def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int]) -> Sequence[int]:

@@ -38,6 +38,10 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),  # proxies must pass events on at once
 ]
 DONE = b"data: [DONE]\n\n"
+PING_SECONDS = 10.0
+"""Seconds between looks at a stream. If it sent nothing since the last one, it sends a comment, because proxies close connections
+that are silent for 30 to 120 seconds. A request can wait as long in the queue, or while its prompt is read."""
+PING = b": waiting\n\n"
 
 
 class GenerateEndpoint(Generic[BodyT]):
@@ -128,12 +132,31 @@ async def read_json(request: Request, limit: int) -> bytes:
 
 
 async def send_events(send: Send, events: AsyncIterator[list[dict[str, Any]]], named: bool = False) -> None:
-    """Send each list of ``events`` at once, and [DONE] at the end. ``named``: with their types as names, without [DONE]."""
+    """Send each list of ``events`` at once, and [DONE] at the end. ``named``: with their types as names, without [DONE].
+
+    Between events, comments keep the connection open.
+    """
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    async for group in events:
-        await send(
-            {"type": "http.response.body", "body": b"".join(_event(each, named) for each in group), "more_body": True}
-        )
+    silent = True
+
+    async def part(data: bytes) -> None:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def ping() -> None:
+        nonlocal silent
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            if silent:
+                await part(PING)
+            silent = True
+
+    pinging = asyncio.create_task(ping())
+    try:
+        async for group in events:
+            silent = False
+            await part(b"".join(_event(each, named) for each in group))
+    finally:
+        pinging.cancel()
     await send({"type": "http.response.body", "body": b"" if named else DONE, "more_body": False})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -71,6 +71,34 @@ def with_one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     contents = [message["content"] for message in messages if message["role"] == "system"]
     others = [message for message in messages if message["role"] != "system"]
     return [{"role": "system", "content": "\n\n".join(contents)}, *others] if contents else others
+
+
+def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """``messages``, and forms of them for templates that reject the form before.
+
+    First the messages of the system are joined at the start, then neighbours of the same role, as Gemma and Mistral need it. In the
+    last form, the text of the system is at the start of the first message, which Gemma 2 needs.
+    """
+    yield messages
+    if (one := with_one_system(messages)) != messages:
+        yield one
+    if (joined := _with_turns(one)) != one:
+        yield joined
+    if [message["role"] for message in joined[:2]] == ["system", "user"]:
+        yield [_joined("user", joined[:2]), *joined[2:]]
+
+
+def _with_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` with neighbours of the same role joined, except for calls of tools and their results."""
+    found: list[dict[str, Any]] = []
+    for (role, alone), group in groupby(messages, lambda each: (each["role"], bool(each.get("tool_calls")))):
+        run = list(group)
+        found += run if alone or role == "tool" or len(run) == 1 else [_joined(role, run)]
+    return found
+
+
+def _joined(role: str, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {**messages[-1], "role": role, "content": "\n\n".join(message["content"] for message in messages)}
 
 
 def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
