@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jinja2.parser import Parser
 
 TEMPLATE_FILE, CONFIG_FILE, OLD_FILE = "chat_template.jinja", "tokenizer_config.json", "chat_template.json"
+TOOLS_FILE = "additional_chat_templates/tool_use.jinja"
 DEFAULT, WITH_TOOLS = "default", "tool_use"
 
 
@@ -76,6 +77,8 @@ def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
     if isinstance(found, list):
         found = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
     named = found if isinstance(found, dict) else {DEFAULT: found}
+    if (more := model_file(name_or_path, TOOLS_FILE)) is not None:  # beside TEMPLATE_FILE, in newer folders
+        named = named | {WITH_TOOLS: more.read_text(encoding="utf-8-sig")}
     sources = {str(name): source for name, source in named.items() if isinstance(source, str)}
     if DEFAULT not in sources:
         return None

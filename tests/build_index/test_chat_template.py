@@ -58,8 +58,8 @@ def test_the_text_is_that_of_transformers(tmp_path: Path, name: str, asking: boo
     assert template.render(CHAT, tools, asking) == expected
 
 
-@pytest.mark.parametrize("form", ["one", "named", "old"])
-def test_the_template_of_older_folders_is_found(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("form", ["one", "named", "old", "files"])
+def test_the_template_of_older_and_newer_folders_is_found(tmp_path: Path, form: str) -> None:
     save(tmp_path, None)
     assert find_chat_template(tmp_path) is None
     source, file = "{{ messages[0].content }}{{ eos_token }}", tmp_path / "tokenizer_config.json"
@@ -70,11 +70,15 @@ def test_the_template_of_older_folders_is_found(tmp_path: Path, form: str) -> No
     )
     if form == "old":
         (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": source}))
+    if form == "files":
+        (tmp_path / "chat_template.jinja").write_text(source)
+        (tmp_path / "additional_chat_templates").mkdir()
+        (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("with tools")
     for place in (tmp_path, tmp_path / "tokenizer.json"):
         template = find_chat_template(place)
         assert template is not None
         assert template.render(CHAT) == "Be <b>brief</b>.</s>"
-        assert template.render(CHAT, TOOLS) == ("with tools" if form == "named" else "Be <b>brief</b>.</s>")
+        assert template.render(CHAT, TOOLS) == ("with tools" if form in ("named", "files") else "Be <b>brief</b>.</s>")
 
 
 @pytest.mark.parametrize(

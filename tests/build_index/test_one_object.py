@@ -109,3 +109,11 @@ def test_descriptions_of_data_sets_are_no_texts(tmp_path: Path) -> None:
     found = find_inputs(options(tmp_path, strict=True))
     assert [file.path for file in found.files] == [str(tmp_path / name) for name in ("state.json", "train/a.txt")]
     assert found.skipped == {DESCRIPTION: 4}
+
+
+@pytest.mark.parametrize("value", [3, 0.5, True, {"a": 1}, [1]])
+def test_a_text_of_another_type_is_one_error(tmp_path: Path, value: Any) -> None:
+    """Regression: a number ended the build with a traceback."""
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": value}) + "\n")
+    with pytest.raises(InvalidArgument, match="'text'"):
+        texts(tmp_path)

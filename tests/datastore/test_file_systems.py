@@ -29,6 +29,7 @@ botocore = pytest.importorskip("botocore.exceptions")
         (botocore.SSOTokenLoadError(error_msg="none"), PermissionDenied, "SSO Token: none.; check the credentials"),
         (botocore.NoCredentialsError(), PermissionDenied, "Unable to locate credentials.; check the credentials"),
         (botocore.EndpointConnectionError(endpoint_url="x"), Unavailable, "check URL and network"),
+        (botocore.SSLError(endpoint_url="x", error="self-signed"), Unavailable, "AWS_CA_BUNDLE=FILE.pem"),
         (
             ValueError("Invalid endpoint: minio:9000"),
             InvalidArgument,

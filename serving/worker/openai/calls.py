@@ -116,8 +116,12 @@ def encode_messages(
     """
     if template.continue_final_message and template.add_generation_prompt:
         raise InvalidField("add_generation_prompt", ": it excludes continue_final_message; omit one")
-    effort = {} if template.reasoning_effort is None else {"reasoning_effort": template.reasoning_effort}
     source = str(getattr(target.tokenizer, "chat_template", ""))
+    effort: dict[str, Any] = {}
+    if template.reasoning_effort is not None:
+        effort["reasoning_effort"] = template.reasoning_effort
+        if "enable_thinking" in source and "reasoning_effort" not in source:  # as Qwen's and Gemma's templates
+            effort["enable_thinking"] = template.reasoning_effort != "none"
     for index, message in enumerate(messages):
         check_message(index, message, source, template.continue_final_message is True)
     contents = [message_text(message) for message in messages]

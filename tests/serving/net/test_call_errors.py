@@ -181,6 +181,16 @@ def test_nothing_listens_there(call: Call, server: str, tmp_path: Path) -> None:
     assert message_of(call, f"grpc+unix://{tmp_path}/none.sock") == expected
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_proxy_is_asked_for_this_machine(host: str, plain: DraftServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: with http_proxy in the environment, "nothing listens there"."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with connect(f"grpc://{host}:{plain.listening[0].port}/wiki") as store:
+        assert store.lookup([1]).count == 1
+
+
 @CALLS
 def test_the_port_belongs_to_another_server(call: Call, server: str, plain: DraftServer) -> None:
     expected = f"the server does not speak gRPC; use the {server}'s gRPC port, not its HTTP port"

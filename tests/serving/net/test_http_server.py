@@ -109,3 +109,14 @@ def test_a_new_connection_takes_the_place_of_the_longest_idle_one(monkeypatch: p
             ask(second)
         for client in (first, second, third):
             client.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_all_addresses_are_those_of_both_families() -> None:
+    """Regression: [::] refused IPv4, which gRPC takes there."""
+    server = HttpServer(Endpoint("::", 0), PlainTextResponse(""), HttpLimits())
+    try:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, server.endpoint.port), HANG).close()
+    finally:
+        server.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.worker.openai.history import check_message, in_call_order
+from suffolk.serving.worker.openai.history import check_message, in_call_order, simpler_forms
 from suffolk.serving.worker.openai.schema import Message
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
@@ -86,6 +86,61 @@ def test_messages_of_the_system_are_joined_if_the_template_takes_one(path: str) 
             tokens = ask(server, "POST", "/tokenize", {"prompt": joined, "add_special_tokens": False})[2]["count"]
             counts = reply["usage"]
             assert counts.get("prompt_tokens", counts.get("input_tokens")) == tokens
+
+
+TURNS = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+"""As Gemma 2's template, which knows no role of the system."""
+TURNS_AFTER_SYSTEM = (
+    "{% if messages[0].role == 'system' %}<system>{{ messages[0].content }}{% set messages = messages[1:] %}{% endif %}"
+    + TURNS
+)
+"""As Mistral's."""
+SYSTEM, OTHER = {"role": "system", "content": "s"}, {"role": "user", "content": "b"}
+ANSWER = {"role": "assistant", "content": "c"}
+
+
+@pytest.mark.parametrize(
+    ("template", "conversation", "prompt"),
+    [
+        (TURNS, [USER, OTHER], "<user>a\n\nb"),
+        (TURNS, [SYSTEM, USER, OTHER, ANSWER, ANSWER, USER], "<user>s\n\na\n\nb<assistant>c\n\nc<user>a"),
+        (TURNS_AFTER_SYSTEM, [USER, OTHER, SYSTEM], "<system>s<user>a\n\nb"),
+        (TURNS_AFTER_SYSTEM, [SYSTEM, USER, ANSWER, OTHER], "<system>s<user>a<assistant>c<user>b"),
+    ],
+)
+def test_turns_are_joined_if_the_template_takes_one_at_a_time(
+    template: str, conversation: list[dict[str, Any]], prompt: str
+) -> None:
+    """Regression: "Conversation roles must alternate" was the answer to two messages of a user."""
+    target = talking_target()
+    target.tokenizer.chat_template = template
+    with working(target) as server:
+        status, _, reply = ask(server, "POST", "/tokenize", {"messages": conversation})
+        assert status == 200, reply
+        assert ask(server, "POST", "/detokenize", {"tokens": reply["tokens"]})[2]["prompt"] == prompt
+        status, _, reply = ask(server, "POST", "/tokenize", {"messages": [ANSWER, USER]})
+        assert status == 400
+        assert "rejects the conversation: Conversation roles must alternate" in reply["error"]["message"]
+
+
+def test_calls_of_tools_and_their_results_stay_apart() -> None:
+    calls = {"role": "assistant", "content": "", "tool_calls": [{"id": "a"}]}
+    results = [{"role": "tool", "content": text, "tool_call_id": "a"} for text in "xy"]
+    conversation = [USER, ANSWER, calls, *results, ANSWER]
+    assert list(simpler_forms(conversation)) == [conversation]
+
+
+@pytest.mark.parametrize(("effort", "shown"), [("none", "False"), ("high", "True")])
+def test_an_effort_switches_thinking(effort: str, shown: str) -> None:
+    """Regression: the effort had no effect on templates of Qwen and Gemma. OpenAI's clients have no other field."""
+    target = talking_target()
+    target.tokenizer.chat_template = "<{{ enable_thinking }}>"
+    with working(target) as server:
+        tokens = ask(server, "POST", "/tokenize", {"messages": [USER], "reasoning_effort": effort})[2]["tokens"]
+        assert ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"] == f"<{shown}>"
 
 
 @pytest.mark.parametrize(
