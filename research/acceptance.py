@@ -44,15 +44,20 @@ def measure_acceptance(
     settings: SamplingSettings,
     nodes: int,
     capacity: int,
+    batch: int = 1,
 ) -> dict[str, Any]:
-    """Return M, nodes a pass, the share of drafts correct to each depth, and output equality, for each drafter."""
+    """Return M, nodes a pass, the share of drafts correct to each depth, and output equality, for each drafter.
+
+    ``batch``: requests at once. M depends on it only where a model's texts do.
+    """
     found: dict[str, Any] = {}
     texts: dict[str, list[list[int]]] = {}
     for name in ("", *drafters):
-        loop = StepLoop(target, drafters, VerifyAllPlanner(), 1, capacity)
+        loop = StepLoop(target, drafters, VerifyAllPlanner(), batch, capacity)
         requests = [Request(number, target, ids, settings, name, nodes) for number, (_, ids) in enumerate(prompts, 1)]
-        for request in requests:
-            loop.join(request)
+        for begin in range(0, len(requests), batch):
+            for request in requests[begin : begin + batch]:
+                loop.join(request)
             while loop.running:
                 for _, answer in loop.step():
                     if isinstance(answer, SuffolkError):
@@ -85,8 +90,8 @@ def _run(args: argparse.Namespace) -> int:
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
         capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + SPARE
         for nodes in args.nodes:
-            drafters = make_drafters(options, target, retrievers, 1, capacity)
-            results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity)
+            drafters = make_drafters(options, target, retrievers, args.batch, capacity)
+            results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity, args.batch)
     rows = [
         [
             name,
@@ -125,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
     parser.add_argument("--nodes", type=int, nargs="+", default=[16], metavar="N", help="nodes of a draft, at most")
+    parser.add_argument("--batch", type=int, default=1, metavar="N", help="requests at once (default: %(default)s)")
     parser.add_argument(
         "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,8 +164,9 @@ def run(options: Options) -> int:
     from suffolk.build_index.progress import show_progress
     from suffolk.serving.decoding.drafters.training.run import train
 
-    def load(run_options: TrainOptions) -> Target:
-        return load_target(run_options.model, options, run_options.batch * run_options.window, accelerate=False)
+    def load(run_options: TrainOptions, accelerate: bool) -> Target:
+        chosen = options if accelerate else replace(options, exact="auto")  # no text depends on the passes of training
+        return load_target(run_options.model, chosen, run_options.batch * run_options.window, accelerate)
 
     silence_transformers()
     with show_progress() as progress:

@@ -50,7 +50,8 @@ def test_a_head_is_trained(place: Path, tmp_path: Path, capsys: pytest.CaptureFi
     settings = json.loads((tmp_path / "head" / "training.json").read_text())["settings"]
     assert settings["cache_bytes"] == 1 << 20
     assert settings["head_options"] == {"dropout": 0.1}
-    assert main(command(place, tmp_path / "json", "--json", "--regenerate", "--set", "answer_max_new_tokens=8")) == 0
+    answers = ["--regenerate", "--set", "answer_max_new_tokens=8", "--dtype", "float32", "--set", "exact=bits"]
+    assert main(command(place, tmp_path / "json", "--json", *answers)) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "json" / "training.json").read_text())
     assert found["settings"]["regenerate"]["max_new_tokens"] == 8

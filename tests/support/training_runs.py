@@ -27,7 +27,7 @@ def conversation(*contents: str) -> tuple[dict[str, str], ...]:
 
 
 def train(chosen: TrainOptions, progress: WorkProgress | None = None, resume: bool = False) -> dict[str, Any]:
-    return run.train(chosen, progress, resume, lambda options: load(options.model))
+    return run.train(chosen, progress, resume, lambda options, accelerate: load(options.model))
 
 
 def default_options(*corpora: Path | str, **more: Any) -> TrainOptions:

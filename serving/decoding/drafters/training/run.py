@@ -25,30 +25,33 @@ from suffolk.serving.decoding.drafters.training.head import TrainableHead
 from suffolk.serving.decoding.drafters.training.heads import head_maker
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 from suffolk.serving.decoding.drafters.training.regenerate import regenerate
-from suffolk.serving.decoding.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
+from suffolk.serving.decoding.drafters.training.rows import describe_files, find_corpus, read_rows, reading_options
 from suffolk.serving.decoding.drafters.training.trainer import Trainer
 from suffolk.serving.decoding.drafters.training.workspace import TrainingWorkspace, open_workspace
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.target_loader import read_context_length
 
+Load = Callable[[TrainOptions, bool], Target]
+"""Loads the target of a run. The flag is ``accelerate`` of ``Target.load``."""
 
-def load_frozen(options: TrainOptions) -> Target:
-    """The target of a run. Raises as ``Target.load``."""
-    return Target.load(options.model, options.dtype, options.device, options.batch * options.window, accelerate=False)
+
+def load_target(options: TrainOptions, accelerate: bool) -> Target:
+    """A ``Load``. Raises as ``Target.load``."""
+    return Target.load(options.model, options.dtype, options.device, options.batch * options.window, accelerate)
 
 
 def train(
     options: TrainOptions,
     progress: WorkProgress | None = None,
     resume: bool = False,
-    load: Callable[[TrainOptions], Target] = load_frozen,
+    load: Load = load_target,
 ) -> dict[str, Any]:
     """Train a head and write its folder. Returns the content of its ``training.json``.
 
     Args:
         resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals an
             uninterrupted run's, bit for bit.
-        load: loads the target. Its linear layers must be torch's own (``accelerate=False``), because gradients pass through its
+        load: loads the target, accelerated to write answers. The target of training is not, because gradients pass through its
             output layer.
 
     Raises:
@@ -62,12 +65,15 @@ def train(
     files = describe_files(inputs)
     settings = options.to_dict() | {"data": [asdict(file) for file in files]}
     with open_workspace(options.output, settings, resume) as workspace, torch.random.fork_rng():
-        target = load(options)
+        skipped = Counter[str](inputs.skipped)
+        answers = _write_answers(options, inputs, load, workspace, skipped, show) if options.regenerate else None
+        target = load(options, False)
         target.model.requires_grad_(False)
         torch.manual_seed(options.seed)
         head = maker(target)
         depth = draft_depth(head, target)
-        corpus = _read_corpus(options, inputs, target, depth, workspace, show)
+        documents = _read_documents(options, inputs, target, skipped, show) if answers is None else answers
+        corpus = make_corpus(documents, options, depth, skipped)
         trainer = _trainer(head, target, corpus, options, workspace, show)
         show.note(_plan(corpus, trainer, depth, options.held_out))
         try:
@@ -95,39 +101,50 @@ def _require_window(options: TrainOptions) -> None:
         )
 
 
-def _read_corpus(
-    options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: TrainingWorkspace, show: WorkProgress
-) -> Corpus:
-    skipped: Counter[str] = Counter(inputs.skipped)
-    read, answered, size, begin = 0.0, 0, inputs.size, time.monotonic()
+def _write_answers(
+    options: TrainOptions,
+    inputs: Inputs,
+    load: Load,
+    workspace: TrainingWorkspace,
+    skipped: Counter[str],
+    show: WorkProgress,
+) -> list[TrainingDocument]:
+    """The documents with the target's answers. The accelerated target is released before the one for training is loaded."""
+    assert options.regenerate is not None
+    read, answered, begin = 0.0, 0, time.monotonic()
 
     def report(share: float) -> None:
         nonlocal read
         read = share
-        show.advance(
-            "reading", read, f"{megabytes(read * size)}, {rate(read * size / 1e6, time.monotonic() - begin, 'MB')}"
-        )
 
     def count(answers: int) -> None:
         nonlocal answered
         answered = answers
         show.advance("reading", read, f"{answered:,} answers, {rate(answered, time.monotonic() - begin)}")
 
+    target = load(options, True)
     rows = read_rows(inputs, reading_options(options), skipped, report)
-    if options.regenerate is None:
-        return make_corpus(_documents(target, rows, skipped), options, depth, skipped)
-    documents = regenerate(
-        target, rows, options.regenerate, options.window, options.seed, workspace.answers, skipped, count
-    )
     try:
-        return make_corpus(documents, options, depth, skipped)
+        return list(
+            regenerate(
+                target, rows, options.regenerate, options.window, options.seed, workspace.answers, skipped, count
+            )
+        )
     except KeyboardInterrupt:
         show.note(f"interrupted after {answered} answers, which are kept; the same command with --resume goes on")
         raise
 
 
-def _documents(target: Target, rows: Iterator[Row], skipped: Counter[str]) -> Iterator[TrainingDocument]:
-    for row in rows:
+def _read_documents(
+    options: TrainOptions, inputs: Inputs, target: Target, skipped: Counter[str], show: WorkProgress
+) -> Iterator[TrainingDocument]:
+    size, begin = inputs.size, time.monotonic()
+
+    def report(share: float) -> None:
+        read = share * size
+        show.advance("reading", share, f"{megabytes(read)}, {rate(read / 1e6, time.monotonic() - begin, 'MB')}")
+
+    for row in read_rows(inputs, reading_options(options), skipped, report):
         try:
             yield from encode_row(target, row)
         except InvalidArgument as reason:
