@@ -47,7 +47,7 @@ def test_a_wrong_number_of_prompts_is_refused_before_the_download(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["demo", "--prompts", "-1", "--model", str(tmp_path / "missing")]) == 2
-    assert capsys.readouterr().err == "suffolk: --prompts is -1; it must be 1 or more\n"
+    assert capsys.readouterr().err == "suffolk: --prompts is -1; it must be 1 or more, up to 2147483647\n"
 
 
 def test_a_build_that_fails_ends_the_demo(
