@@ -31,6 +31,8 @@ FORMS = (
 )
 
 
+_NO_TLS = re.compile(r"SSL|Certificate")
+"""Names of errors of encrypted connections."""
 _NO_CREDENTIALS = re.compile("[Cc]redential|Profile|Config|Token|SSO")
 """Parts of the names of the errors of clients that find no credentials, or read none in their files."""
 
@@ -95,11 +97,10 @@ def storage_errors(place: str) -> Iterator[None]:
             f"{place}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
         ) from error
     except ValueError as error:
-        if "endpoint" in str(error):
-            raise InvalidArgument(
-                f"{place}: {short_reason(error)}; write AWS_ENDPOINT_URL, or endpoint_url of the profile, as https://HOST:PORT"
-            ) from error
-        raise InvalidArgument(f"{place}: {short_reason(error)}; the forms of URLs are {FORMS}") from error
+        raise InvalidArgument(
+            f"{place}: {short_reason(error)}; the forms of URLs are {FORMS}; write AWS_ENDPOINT_URL, or endpoint_url of the "
+            "profile, as https://HOST:PORT"
+        ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{place}: not found ({short_reason(error)}); check the URL") from error
     except Exception as error:
@@ -118,7 +119,7 @@ def storage_errors(place: str) -> Iterator[None]:
             ) from error
         if number == errno.EROFS:
             raise PermissionDenied(f"{place}: cannot be written ({reason}); choose another URL") from error
-        if re.search("SSL|certificate", reason):
+        if _NO_TLS.search(type(error).__name__):
             raise Unavailable(
                 f"{place}: no encrypted connection ({reason}); name the certificate of its authority with AWS_CA_BUNDLE=FILE.pem, "
                 "or write AWS_ENDPOINT_URL with http:// for a store without encryption"

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Serve until a signal arrives; return the exit code."""
     if not 0 <= args.delay_ms <= 10_000:
-        raise InvalidArgument(f"--delay-ms is {args.delay_ms:g}; it must be in 0..10000")
+        raise InvalidArgument(f"--delay-ms is {args.delay_ms:g}; it must be between 0 and 10000")
     store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3, args.share)
     run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),)), {"store": store}))
     return 0

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     check_range("--copies", args.copies, 1, MOST_COPIES)
     if not LEAST_CHANGED <= args.changed <= 1:
-        raise InvalidArgument(f"--changed is {args.changed:g}; it must be in {LEAST_CHANGED:g}..1")
+        raise InvalidArgument(f"--changed is {args.changed:g}; it must be between {LEAST_CHANGED:g} and 1")
     for corpus in args.corpora:
         if not corpus.is_file():
             raise NotFound(f"corpus {corpus} is not a file; name .jsonl.zst files")

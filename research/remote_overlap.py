@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Measure, print and write the results; return the exit code."""
     if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
-        raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be in 0..10000")
+        raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be between 0 and 10000")
     decoding = DecodingOptions(
         args.model,
         tuple(args.prompts),

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     if not LEAST_MEGABYTES <= args.megabytes <= MOST_MEGABYTES:  # also rejects nan
         raise InvalidArgument(
-            f"--megabytes is {args.megabytes:g}; it must be in {LEAST_MEGABYTES:g}..{MOST_MEGABYTES:g}"
+            f"--megabytes is {args.megabytes:g}; it must be between {LEAST_MEGABYTES:g} and {MOST_MEGABYTES:g}"
         )
     make_folder(args.output.parent)
     written = size = 0

@@ -33,7 +33,7 @@ botocore = pytest.importorskip("botocore.exceptions")
         (
             ValueError("Invalid endpoint: minio:9000"),
             InvalidArgument,
-            "minio:9000; write AWS_ENDPOINT_URL, .* as https:",
+            "minio:9000; .*; write AWS_ENDPOINT_URL, .* as https:",
         ),
         (ValueError("no bucket"), InvalidArgument, "the forms of URLs are"),
         (OSError(errno.ENOSYS, "NotImplemented"), Unsupported, "the store cannot do this .* conditional writes"),

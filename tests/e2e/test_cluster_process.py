@@ -203,5 +203,6 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
     assert not [each for each in load.outcomes if each.problem and each.worker != killed]
     assert not [each for each in load.outcomes if "another text" in each.problem]
     down = cluster(ray, "down")
+    assert down.returncode == 0, down.stderr
     assert down.stdout == f"cluster demo: stopped front, {', '.join(servers)}, controller\n"
     assert not ray.processes("ray::ServerActor")

@@ -50,7 +50,7 @@ def test_shares_and_copies_out_of_range_are_refused(
 ) -> None:
     options = ["--copies", "2", "--output", str(tmp_path / "out"), str(corpus), option, value]
     assert enlarge_corpus.main(options) == 2
-    assert capsys.readouterr().err.startswith(f"error: {option} is {float(value):g}; it must be in ")
+    assert capsys.readouterr().err.startswith(f"error: {option} is {float(value):g}; it must be between ")
     assert not (tmp_path / "out").exists()
 
 
