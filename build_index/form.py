@@ -187,12 +187,14 @@ def _series(text: str) -> list[Any]:
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:
-    """The records of the first lines; an odd value if one of the first two lines is not JSON."""
+    """The records of the first lines; an odd value if the first line is not JSON, or the second one no record, not even a
+    damaged one."""
     lines = text.split("\n") if whole else text.split("\n")[:-1]
     records: list[Any] = []
     for line in islice(filter(str.strip, lines), SAMPLE_RECORDS):
         try:
             records.append(json.loads(line.removeprefix("\ufeff")))
         except (ValueError, RecursionError):
-            return records if len(records) > 1 else [None]
+            is_damaged = bool(records) and line.startswith('{"')
+            return records if len(records) > 1 or is_damaged else [None]
     return records

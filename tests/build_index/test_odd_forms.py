@@ -39,6 +39,16 @@ def test_strings_are_texts(tmp_path: Path) -> None:
         texts(tmp_path / "b.jsonl", records="chat")
 
 
+@pytest.mark.parametrize("damaged", ['{"text": "b"', '{"text": "b"} x', '{"text": '])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a"])
+def test_a_damaged_second_record_is_the_only_one_left_out(tmp_path: Path, damaged: str, name: str) -> None:
+    lines = ['{"text": "a"}', damaged, *('{"text": "c"}' for _ in range(3))]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    with pytest.raises(InvalidArgument, match=f"{name}:2: not a JSON value"):
+        texts(tmp_path)
+    assert texts(tmp_path, on_error="skip")[0] == ["a", "c", "c", "c"]
+
+
 @pytest.mark.parametrize(
     ("outer", "inner"), [(gzip.compress, gzip.compress), (bz2.compress, gzip.compress), (lzma.compress, bz2.compress)]
 )

@@ -45,6 +45,7 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
             raise InvalidArgument(
                 f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
             )
+        given = _joined_unions(given, given)
         found = _converted(given, frozenset(_merged(given)))
         return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
@@ -76,6 +77,43 @@ def _enforced(schema: Any, strict: bool) -> Any:
         else:
             found[name] = value if name in _DATA else _enforced(value, strict)
     return found
+
+
+def _joined_unions(schema: Any, root: Any) -> Any:
+    """A copy with ``anyOf`` for ``oneOf`` if no value fits two branches: their types or constants differ.
+
+    The grammar library sees this itself, but not if a branch is a reference or a constant that is no text.
+    """
+    if isinstance(schema, list):
+        return [_joined_unions(each, root) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {name: value if name in _DATA else _joined_unions(value, root) for name, value in schema.items()}
+    branches = found.get("oneOf")
+    if isinstance(branches, list) and "anyOf" not in found:
+        targets = [_target(each, root) for each in branches]
+        for facts in ([_types(each) for each in targets], [_constants(each) for each in targets]):
+            if all(facts) and len(set().union(*facts)) == sum(map(len, facts)):
+                return {"anyOf" if name == "oneOf" else name: value for name, value in found.items()}
+    return found
+
+
+def _target(schema: Any, root: Any) -> Any:
+    """The schema that ``schema`` refers to if it is a reference to a definition, else itself."""
+    place = str(schema.get("$ref", "")).split("/") if isinstance(schema, Mapping) else []
+    named = root.get(place[1]) if len(place) == 3 and place[0] == "#" else None
+    return named.get(place[2]) if isinstance(named, Mapping) else schema
+
+
+def _types(schema: Any) -> set[str]:
+    given = schema.get("type") if isinstance(schema, Mapping) else None
+    names = given if isinstance(given, list) else [given]
+    return {"number" if name == "integer" else name for name in names if isinstance(name, str)}
+
+
+def _constants(schema: Any) -> set[str]:
+    constant = schema.get("const") if isinstance(schema, Mapping) else None
+    return {json.dumps(constant)} if isinstance(constant, int) else set()
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:

@@ -35,6 +35,9 @@ _INSTEAD = {
 """Field that is refused -> what to do instead."""
 
 
+_STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
+
+
 class _Part(BaseModel):
     """Base of objects in a body. Misspelled fields are refused. ``path``: of the object, with a dot at its end."""
 
@@ -57,7 +60,7 @@ _LEFT_OUT = ("reasoning", "web_search_call")
 
 
 class Item(_Part):
-    """An item of the input: a message, a call, its output, or one of ``_LEFT_OUT``. Null: a message.
+    """An item of the input: a message, a call, its output, one of ``_LEFT_OUT``, or a reference. Null: a message or reference.
 
     Custom calls, whose input is a text, come from a conversation that another model began.
     """
@@ -71,9 +74,11 @@ class Item(_Part):
             "custom_tool_call_output",
             "reasoning",
             "web_search_call",
+            "item_reference",
         ]
         | None
     ) = None
+    id: str | None = None
     role: str | None = None
     content: Any = None
     call_id: str | None = None
@@ -218,6 +223,8 @@ def _messages(body: ResponseBody) -> list[Message]:
         found.append({"role": "system", "content": body.instructions})
     items = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     for at, item in enumerate(items):
+        if item.type == "item_reference" or (item.type is None and item.id is not None and item.role is None):
+            raise InvalidField(f"input[{at}]", f" refers to item {item.id!r}; {_STORES_NO_ITEMS}")
         if item.type in (None, "message"):
             _add_message(found, _message(f"input[{at}]", item))
         elif item.type in _CALLS:

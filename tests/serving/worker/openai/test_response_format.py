@@ -91,6 +91,20 @@ def test_a_discriminated_union_of_pydantic_is_one_of_its_branches(target: Target
         assert not accepts(target, schema, '{"pet": {"kind": "cow", "lives": 9}}', strict)
 
 
+def test_a_strict_union_whose_branches_differ_in_type_or_constant_is_one_of_them(target: Target) -> None:
+    """As OpenAPI and Rust write them: with references, null and numbers."""
+    place = {"type": "array", "items": {"type": "integer"}, "maxItems": 2}
+    either = {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/Place"}, {"type": "integer", "maximum": 5}]}
+    level = {"oneOf": [{"const": 1, "title": "Low"}, {"const": 2, "title": "High"}]}
+    schema = {"type": "object", "properties": {"p": either, "l": level}, "required": ["p"], "$defs": {"Place": place}}
+    for fits in ('{"p": null}', '{"p": [1, 2]}', '{"p": 5, "l": 2}'):
+        assert accepts(target, schema, fits)
+    for differs in ('{"p": "x"}', '{"p": 6}', '{"p": [1, 2, 3]}', '{"p": 5, "l": 3}'):
+        assert not accepts(target, schema, differs)
+    with pytest.raises(InvalidArgument, match="oneOf"):
+        accepts(target, {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "1")
+
+
 @pytest.mark.parametrize(
     "keyword", [{"uniqueItems": True}, {"contains": {"const": 1}}, {"if": {}, "then": {}}, {"not": {}}]
 )

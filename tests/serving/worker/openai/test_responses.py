@@ -196,7 +196,13 @@ def test_items_become_messages() -> None:
         ),
         ({"conversation": "conv_1"}, "conversation", "stores no conversations"),
         ({"background": True}, "background", "stores no responses"),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type", "function_call_output"),
+        (
+            {"input": [{"type": "item_reference", "id": "msg_1"}]},
+            "input[0]",
+            "send the item itself, as clients do with store",
+        ),
+        ({"input": [{"role": "user", "content": "x"}, {"id": "msg_1"}]}, "input[1]", "refers to item 'msg_1'"),
+        ({"input": [{"type": "mesage", "role": "user", "content": "x"}]}, "input[0].type", "function_call_output"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0]", "user, assistant, system, developer"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
