@@ -16,19 +16,8 @@ from suffolk.serving.decoding.drafters.training.rows import Row
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone
-from tests.support.linear_head import write_corpus
-from tests.support.tiny_models import save_tiny, tiny_tokenizer
+from tests.support.tiny_models import tiny_tokenizer
 from tests.support.training_runs import load, options, train
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny"))
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(write_corpus(tmp_path_factory.mktemp("corpus") / "letters.jsonl"))
 
 
 def test_the_target_answers_by_itself(model: str, tmp_path: Path) -> None:

@@ -18,19 +18,9 @@ from suffolk.serving.decoding.drafters.training.features import FeatureSource
 from suffolk.serving.decoding.drafters.training.heads import HEADS
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 from suffolk.serving.decoding.engine.model.target import Target
-from tests.support.linear_head import DEPTH, LinearHead, weights, write_corpus
+from tests.support.linear_head import DEPTH, LinearHead, weights
 from tests.support.tiny_models import VOCAB, save_tiny, tiny_model, tiny_tokenizer
 from tests.support.training_runs import Listening, load, options, train
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny"))
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(write_corpus(tmp_path_factory.mktemp("corpus") / "letters.jsonl"))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3", "opt"])

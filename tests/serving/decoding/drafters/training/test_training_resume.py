@@ -15,19 +15,8 @@ from suffolk.serving.decoding.drafters.training.features import FeatureSource
 from suffolk.serving.decoding.drafters.training.options import Regeneration
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from tests.support.interrupts import default_interrupts
-from tests.support.linear_head import LinearHead, weights, write_corpus
-from tests.support.tiny_models import save_tiny
+from tests.support.linear_head import LinearHead, weights
 from tests.support.training_runs import Listening, equal, options, train
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny"))
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(write_corpus(tmp_path_factory.mktemp("corpus") / "letters.jsonl"))
 
 
 @pytest.mark.parametrize(
