@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
 
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.openai.chat import ChatMessage
 from suffolk.serving.worker.openai.tool_choice import first_call, read_function_call
 from suffolk.serving.worker.openai.tool_format import FORMATS
@@ -17,18 +17,16 @@ from tests.serving.worker.openai.test_tools import ASKED, PARAMETERS, TEMPLATE, 
 from tests.support.grammars import ending_target
 from tests.support.http_requests import ask
 from tests.support.openai_server import client_of
-from tests.support.worker_server import working
 
 FUNCTIONS: Any = [tool["function"] for tool in TOOLS]
 NAMED = {"name": "weather"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WorkerServer]:
+def target() -> Target:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with working(target) as server:
-        yield server
+    return target
 
 
 def test_a_named_function_is_called_in_the_answer_and_in_the_stream(server: WorkerServer) -> None:

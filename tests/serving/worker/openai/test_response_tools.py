@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
 from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_responses import ASKED, NOW, PATH, WEATHER
 from tests.serving.worker.openai.test_tools import TEMPLATE
 from tests.support.grammars import ending_target
 from tests.support.http_requests import ask
-from tests.support.openai_server import client_of
-from tests.support.worker_server import working
 
 SEARCH: dict[str, Any] = {"type": "web_search", "external_web_access": False}
 PATCH: dict[str, Any] = {
@@ -29,17 +27,10 @@ FILES: dict[str, Any] = {"type": "namespace", "name": "mcp__files__", "descripti
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WorkerServer]:
+def target() -> Target:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with working(target) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: WorkerServer) -> Iterator[openai.OpenAI]:
-    with client_of(server) as client:
-        yield client
+    return target
 
 
 @pytest.mark.parametrize("other", [SEARCH, PATCH, {"type": "web_search_2025_08_26"}, FILES | {"tools": [PATCH]}])

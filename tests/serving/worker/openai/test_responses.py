@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -11,13 +10,12 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel, TypeAdapter
 
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
 from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_tools import PARAMETERS, TEMPLATE
 from tests.support.grammars import ending_target
 from tests.support.http_requests import ask
-from tests.support.openai_server import client_of
-from tests.support.worker_server import working
 
 PATH = "/v1/responses"
 ASKED: dict[str, Any] = {"model": "tiny", "input": "Is it cold?", "max_output_tokens": 30, "temperature": 0}
@@ -32,17 +30,10 @@ NOW = {"type": "function", "name": "now"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WorkerServer]:
+def target() -> Target:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with working(target) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: WorkerServer) -> Iterator[openai.OpenAI]:
-    with client_of(server) as client:
-        yield client
+    return target
 
 
 def test_the_text_is_that_of_a_chat(client: openai.OpenAI) -> None:
