@@ -66,7 +66,8 @@ class Measurements:
         Models are ordered by cost, exits by their number of layers. The variants of one model are adjacent here, but
         two variants of one model are never neighbours in a plan.
         """
-        return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1])
+        depths = [self.depth] * (len(self.sources) + len(self.variants))
+        return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1], depths)
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
         """Predict the cost of decoding with ``stack``.
@@ -79,8 +80,10 @@ class Measurements:
         if missing := [name for name in names if name not in known]:
             raise InvalidArgument(f"level {missing[0]} was not measured; measured are {', '.join(known)}")
         variants = [place for name in names for place, variant in enumerate(self.variants) if variant.name == name]
-        levels = self._levels([name for name in names if name in self.sources], [*variants, len(self.variants) - 1])
-        return predict(levels, range(len(names) + 1), [level.tokens for level in stack])
+        lengths = [level.tokens for level in stack]
+        sources = [name for name in names if name in self.sources]
+        levels = self._levels(sources, [*variants, len(self.variants) - 1], lengths)
+        return predict(levels, range(len(names) + 1), lengths)
 
     def _by_cost(self) -> list[int]:
         """The indices of the variants except the target, by rising cost."""
@@ -94,12 +97,21 @@ class Measurements:
             slowest = seconds[model] = max(slowest, seconds[model])
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
-    def _levels(self, sources: list[str], order: list[int]) -> Levels:
-        """The levels of ``sources``, then one level for each index of a model variant in ``order``."""
+    def _levels(self, sources: list[str], order: list[int], lengths: Sequence[int]) -> Levels:
+        """The levels of ``sources``, then one level for each index of a model variant in ``order``.
+
+        ``lengths``: for each level the tokens that it drafts in a round. Where rounds begin depends on it: of a long
+        copy, short drafts make many rounds.
+        """
         searched = [self.sources.index(name) for name in sources]
         levels = [
-            Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_distribution(each))
-            for each in searched
+            Level(
+                self.sources[each],
+                self.lookups[each],
+                retrieval=True,
+                found=self._found_distribution(each, lengths[row]),
+            )
+            for row, each in enumerate(searched)
         ]
         levels += [Level(self.variants[each].name, tuple(self.costs[each].tolist())) for each in order]
         acceptance: list[list[float | None]] = [[None] * len(levels) for _ in levels]
@@ -114,18 +126,21 @@ class Measurements:
                     longest = _LONGEST * self.depth
                     known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
             for row, starts in known.items():
-                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
+                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, lengths[row]))
                 if row < len(searched):  # the mean covers only places where a token was found
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
                     starts = [each[places] for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
-    def _found_distribution(self, source: int) -> tuple[float, ...]:
-        """The distribution of the number of tokens that ``source`` finds at the start of each round of the target."""
+    def _found_distribution(self, source: int, length: int) -> tuple[float, ...]:
+        """How many tokens ``source`` finds at the start of each round of the target, with drafts of ``length`` tokens.
+
+        Returns the distribution.
+        """
         counts = np.zeros(self.depth + 1)
         for each in self.agreements:
-            weights = round_weights(each.retrieved[source][-1], self.depth)
+            weights = round_weights(each.retrieved[source][-1], length)
             np.add.at(counts, each.found[source], weights)
         return tuple((counts / counts.sum()).tolist())
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 
+from suffolk.benchmarks.hierarchy.agreement import Agreement, ModelVariant
+from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
 from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size, predict
 from suffolk.serving.decoding.drafters.hierarchy.search import search
+from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.hierarchy_oracle import fastest_plan, objective
+from tests.support.tiny_models import tiny_model
 
 COSTS = (0.00001, 0.003, 0.01, 0.25, 4.0, 33.0)
 RATES = (
@@ -175,3 +181,24 @@ def test_a_depth_that_needs_too_much_memory_is_refused() -> None:
     levels = tuple(Level(str(number), 1.0 + number) for number in range(65))
     with pytest.raises(InvalidArgument, match="depth is 65; for 64 drafters it must be at most 64"):
         plans_by_size(Levels(levels, tuple((0.5,) * 65 for _ in levels)), 65)
+
+
+@pytest.mark.parametrize("length", [2, 4, 9])
+def test_a_prediction_begins_rounds_where_the_stack_begins_them(length: int) -> None:
+    """Short drafts begin many rounds within a long copy. A fit for other lengths would see fewer rounds there."""
+    size, depth, copied = 4000, 12, 25
+    left = np.maximum(copied - np.arange(size) % 50, 0)  # copies of 25 tokens, and 25 tokens of which none is found
+    starts = (np.arange(depth) < left[:, None]).astype(float)
+    found = np.minimum(left, depth)
+    measured = Agreement(np.ones((1, 1, size)), [starts[None]], [found])
+    target = ModelVariant("target", Target.wrap(tiny_model()))
+    costs = np.linspace(1.0, 1.5, depth)
+    prediction = Measurements((target,), ("prompt-lookup",), (costs,), (0.125,), (measured,), depth).predict(
+        [StackLevel("prompt-lookup", length)]
+    )
+    place, rounds, seconds = 0, 0, 0.0
+    while place < size:
+        drafted = min(found[place], length)
+        rounds, seconds, place = rounds + 1, seconds + 0.125 + costs[drafted], place + drafted + 1
+    assert prediction.tokens == pytest.approx(size / rounds, rel=0.01)
+    assert prediction.seconds == pytest.approx(seconds / size, rel=0.01)
