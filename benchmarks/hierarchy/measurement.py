@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffolk.benchmarks.hierarchy.agreement import Agreement, Ids, ModelVariant, TargetAnswer, measure_agreement
+from suffolk.benchmarks.hierarchy.along_answer import bottom_calls, repeat, verify, walk
 from suffolk.benchmarks.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
 from suffolk.benchmarks.hierarchy.run_distribution import (
     fit_run_distribution,
@@ -22,7 +23,7 @@ from suffolk.serving.decoding.drafters.hierarchy.draft_segment import Floats
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
-from suffolk.serving.decoding.drafters.hierarchy.plan import Prediction, predict
+from suffolk.serving.decoding.drafters.hierarchy.plan import Prediction
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     RETRIEVAL,
@@ -66,11 +67,10 @@ class Measurements:
         Models are ordered by cost, exits by their number of layers. The variants of one model are adjacent here, but
         two variants of one model are never neighbours in a plan.
         """
-        depths = [self.depth] * (len(self.sources) + len(self.variants))
-        return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1], depths)
+        return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1])
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
-        """Predict the cost of decoding with ``stack``.
+        """Predict the cost of decoding the measured answers with ``stack``.
 
         Raises InvalidArgument if ``stack`` is not valid, or a level was not measured.
         """
@@ -79,11 +79,36 @@ class Measurements:
         known = [*self.sources, *(variant.name for variant in self.variants)]
         if missing := [name for name in names if name not in known]:
             raise InvalidArgument(f"level {missing[0]} was not measured; measured are {', '.join(known)}")
-        variants = [place for name in names for place, variant in enumerate(self.variants) if variant.name == name]
-        lengths = [level.tokens for level in stack]
-        sources = [name for name in names if name in self.sources]
-        levels = self._levels(sources, [*variants, len(self.variants) - 1], lengths)
-        return predict(levels, range(len(names) + 1), lengths)
+        walks = [self.walk(each, names, [level.tokens for level in stack]) for each in self.agreements]
+        passes, seconds = np.sum(walks, axis=0)
+        tokens = sum(each.between.shape[2] - 1 for each in self.agreements)
+        return Prediction(float(seconds / tokens), float(tokens / passes))
+
+    def walk(self, answer: Agreement, names: Sequence[str], lengths: Sequence[int]) -> tuple[float, float]:
+        """Passes and seconds of the target for ``answer`` with the levels ``names``, which draft ``lengths`` tokens."""
+        numbers = {variant.name: place for place, variant in enumerate(self.variants)}
+        size, source = answer.between.shape[2], None
+        if names[0] in self.sources:
+            source = self.sources.index(names[0])
+            calls = bottom_calls(np.minimum(answer.found[source], lengths[0]), self.lookups[source])
+        else:
+            one = float(self._pass_seconds(numbers[names[0]], 0)[0])
+            calls = bottom_calls(np.full(size, lengths[0], np.int64), lengths[0] * one)
+        above = [*(numbers[name] for name in names[1:]), len(self.variants) - 1]
+        for place, verifier in enumerate(above):
+            most = calls.lengths.shape[1] - 1
+            if place == 0 and source is not None:
+                starts = answer.retrieved[source][verifier]
+            else:
+                starts = model_starts(answer.between[numbers[names[place]], verifier], max(most, 1))
+            rounds = verify(calls, starts, self._pass_seconds(verifier, most))
+            if place < len(above) - 1:
+                calls = repeat(rounds, lengths[place + 1])
+        return walk(rounds)
+
+    def _pass_seconds(self, variant: int, most: int) -> Floats:
+        """float64[most + 1]: the seconds of a pass that verifies 0 to ``most`` tokens."""
+        return Level(self.variants[variant].name, tuple(self.costs[variant].tolist())).pass_seconds(np.arange(most + 1))
 
     def _by_cost(self) -> list[int]:
         """The indices of the variants except the target, by rising cost."""
@@ -97,21 +122,12 @@ class Measurements:
             slowest = seconds[model] = max(slowest, seconds[model])
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
-    def _levels(self, sources: list[str], order: list[int], lengths: Sequence[int]) -> Levels:
-        """The levels of ``sources``, then one level for each index of a model variant in ``order``.
-
-        ``lengths``: for each level the tokens that it drafts in a round. Where rounds begin depends on it: of a long
-        copy, short drafts make many rounds.
-        """
+    def _levels(self, sources: list[str], order: list[int]) -> Levels:
+        """The levels of ``sources``, then one level for each index of a model variant in ``order``."""
         searched = [self.sources.index(name) for name in sources]
         levels = [
-            Level(
-                self.sources[each],
-                self.lookups[each],
-                retrieval=True,
-                found=self._found_distribution(each, lengths[row]),
-            )
-            for row, each in enumerate(searched)
+            Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_distribution(each))
+            for each in searched
         ]
         levels += [Level(self.variants[each].name, tuple(self.costs[each].tolist())) for each in order]
         acceptance: list[list[float | None]] = [[None] * len(levels) for _ in levels]
@@ -126,21 +142,18 @@ class Measurements:
                     longest = _LONGEST * self.depth
                     known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
             for row, starts in known.items():
-                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, lengths[row]))
+                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
                 if row < len(searched):  # the mean covers only places where a token was found
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
                     starts = [each[places] for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
-    def _found_distribution(self, source: int, length: int) -> tuple[float, ...]:
-        """How many tokens ``source`` finds at the start of each round of the target, with drafts of ``length`` tokens.
-
-        Returns the distribution.
-        """
+    def _found_distribution(self, source: int) -> tuple[float, ...]:
+        """The distribution of the number of tokens that ``source`` finds at the start of each round of the target."""
         counts = np.zeros(self.depth + 1)
         for each in self.agreements:
-            weights = round_weights(each.retrieved[source][-1], length)
+            weights = round_weights(each.retrieved[source][-1], self.depth)
             np.add.at(counts, each.found[source], weights)
         return tuple((counts / counts.sum()).tolist())
 
