@@ -14,7 +14,7 @@ Message = Mapping[str, Any]
 FIELDS = ("messages", "conversations", "conversation")
 TOOLS, SYSTEM = "tools", "system"
 REASONING = ("reasoning", "thinking", "redacted_thinking")
-"""Types of parts of a message with reasoning."""
+"""Types of message parts that hold reasoning."""
 SHAREGPT_ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -116,11 +116,11 @@ def _tool_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
-    return call | {"function": function | {"arguments": _parsed(function["arguments"])}}  # a model's may not be JSON
+    return call | {"function": function | {"arguments": _parsed(function["arguments"])}}  # models may write broken JSON
 
 
 def _list(value: object, place: str) -> list[Any]:
-    """``value``, or the list that its JSON text holds: columns of tables may hold only text. Items may be JSON text too."""
+    """``value``, or the list that its JSON text holds, because a table may store JSON as text. Items may be JSON text too."""
     found = _parsed(value)
     if not isinstance(found, list):
         raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")

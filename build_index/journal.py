@@ -111,8 +111,8 @@ def reached(inputs: Inputs, position: Position) -> str:
 
 
 def _changed(before: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """The settings that differ. A different generation is no difference: another process may have published one, and names of
-    segments come from their content."""
+    """The settings that differ. The generation is not compared: another process may have published one, and names of segments
+    come from their content."""
     names = (before.keys() | settings.keys()) - {"generation"}
     return sorted(name for name in names if before.get(name) != settings.get(name))
 

@@ -40,8 +40,9 @@ class BuildPlan:
 
     Attributes:
         files, input_bytes: the inputs on disk.
-        skipped: number of files left out, by reason. examples: the paths of the first ones.
-        text_bytes, tokens: their content, estimated from a sample.
+        skipped: number of files left out, by reason.
+        examples: the paths of the first ones.
+        text_bytes, tokens: content of the inputs, estimated from a sample.
         tokenize_seconds, sort_seconds: time with ``workers`` processes.
         memory_bytes: resident size of builder and workers together.
         store_bytes, work_bytes: size of the new segments, and of temporary files.

@@ -20,8 +20,8 @@ class RecordRules:
 
     Attributes:
         template: the model's chat template; None if there is none.
-        fingerprint: fingerprint of the build's tokenizer; None if there is none. vocab_size: exclusive upper bound of
-            ids.
+        fingerprint: fingerprint of the build's tokenizer; None if there is none.
+        vocab_size: exclusive upper bound of ids.
     """
 
     template: ChatTemplate | None = None
@@ -39,7 +39,7 @@ class LeftOut:
 def read_chat(record: Any, rules: RecordRules, place: str) -> str | LeftOut | None:
     """Render a conversation, or a request with its first answer, as text; None if the record has neither.
 
-    Of a response without its request, the first answer alone is the text.
+    If a response has no request, its first answer is the text.
 
     Raises:
         InvalidArgument: a message is malformed, or there is no chat template.
@@ -111,7 +111,7 @@ def _render(conversation: Conversation, rules: RecordRules, place: str) -> str |
         return LeftOut("a conversation without messages")
     if rules.template is None:
         raise InvalidArgument(
-            f"{place}: a conversation, and the tokenizer has no chat template; give a model folder that has one with "
+            f"{place}: a conversation, and the tokenizer has no chat template; give a model folder with a template as "
             "--tokenizer, or the text's field with --text-field and --records text"
         )
     try:

@@ -34,7 +34,8 @@ class BuildReport:
         workers: number of tokenizing processes.
         left_out: number of records that yield no document.
         replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.
-        skipped: number of files left out, by reason. examples: the paths of the first ones.
+        skipped: number of files left out, by reason.
+        examples: the paths of the first ones.
         fast: whether the fast path was used; ``tokenization`` gives the reason.
         routed: number of documents with content that only Hugging Face tokenizers handle.
         checked: number of slices of documents that both libraries tokenized during the build.

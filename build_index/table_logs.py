@@ -13,7 +13,7 @@ _LOG_AT_URL = re.compile(r"(.*/)(?:(_delta_log)/.*|metadata/[^/]*\.metadata\.jso
 
 
 def table_problem(parent: str, folders: Iterable[str]) -> str:
-    """Why the files of ``parent`` are not read, in which ``folders`` are; empty if it is no table."""
+    """Why the files of ``parent``, a folder with ``folders``, are not read; empty if it is no table."""
     name = next((_FOLDERS[each] for each in folders if each in _FOLDERS), "")
     if not name and _ICEBERG[0] in folders and glob.glob(os.path.join(glob.escape(parent), *_ICEBERG)):
         name = "Iceberg"

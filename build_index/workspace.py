@@ -96,7 +96,7 @@ class Workspace:
         return any(place.is_file() and place.stat().st_size == entry.bytes for place in places)
 
     def require_whole(self, manifest: Manifest) -> None:
-        """Refuse to add to a generation whose files could not be published again. Checksums are not compared.
+        """Refuse to add to a generation with missing or changed files. Checksums are not compared.
 
         Raises:
             Corruption: a file is missing, or differs from what ``manifest`` lists.
@@ -169,8 +169,8 @@ class Workspace:
         """
         if self.holds_work() and not self._is_published():
             raise Unavailable(
-                f"{self.folder} holds an interrupted build; finish it with the command that began it, or remove that folder "
-                f"to give it up, and {afterwards} then"
+                f"{self.folder} holds an interrupted build; finish it with the command that began it, or remove that folder; "
+                f"then {afterwards}"
             )
 
     def holds_work(self) -> bool:

@@ -12,7 +12,7 @@ from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.datastore.settings import Within, check_fields
 
 HOURS, SECONDS = 730, 730 * 3600
-"""Of a month."""
+"""In a month."""
 
 Price = Annotated[float, Within(0)]
 

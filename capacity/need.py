@@ -39,9 +39,9 @@ class Need:
     """The text and the load. Checked when made.
 
     Attributes:
-        tokens: of the datastore, without separators.
+        tokens: tokens of the datastore, without separators.
         workers: decoders, each of which sends one call a step.
-        steps_per_second: of a worker.
+        steps_per_second: steps of one worker.
         batch: requests that a worker decodes at once: contexts of a call.
         vocab_size: token ids; decides the bytes of a token.
         document_tokens: mean tokens of a document.

@@ -45,7 +45,7 @@ class CapacityPlan:
 
 
 def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
-    """The plan with the fewest nodes. Of equal plans, the fewest shards decide, then the fewest search threads.
+    """The plan with the fewest nodes. Ties go to the fewest shards, then to the fewest search threads.
 
     Raises:
         InvalidArgument: no number of nodes meets the need. The message names the limit.

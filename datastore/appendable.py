@@ -40,8 +40,8 @@ class LiveStats:
 
     Attributes:
         generation: number of the published generation; 0 if there is none.
-        tokens, documents, bytes: of the documents in memory.
-        published_tokens, published_documents: of the published generation, without deleted documents.
+        tokens, documents, bytes: what memory holds.
+        published_tokens, published_documents: what the published generation holds, without deleted documents.
         segments, deletions: segments that a query searches, and how many of them are deletions.
         merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
         next_sequence, flushed_sequence: the number of the next document, and the last one in published files.
@@ -83,7 +83,7 @@ class DocumentState:
     """The documents with one id.
 
     Attributes:
-        documents, tokens: how many, and their tokens.
+        documents, tokens: their numbers.
         sequence: number of the newest one in memory; 0 if all are in published files.
     """
 

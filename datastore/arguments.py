@@ -70,7 +70,7 @@ def check_groups(groups: object) -> None:
         groups = [groups]
     if not is_list(groups):
         raise InvalidArgument(
-            Field("group"), f" is of type {_kind(groups)}; give a text, or a list with a text or None for each"
+            Field("group"), f" is of type {_kind(groups)}; give a text, or a list with a text or None for each item"
         )
     for index, group in enumerate(groups):
         if group is not None:

@@ -25,7 +25,7 @@ class SuffolkError(Exception):
     """Base of every error that Suffolk raises on purpose.
 
     Args:
-        parts: of the message. They are joined.
+        parts: joined to the message.
         change: what a call that failed has changed.
         retry_seconds: when the same call may succeed; None: it would fail again, or that is unknown.
     """

@@ -109,7 +109,7 @@ class RemoteFolder:
     def create(self, name: str, content: bytes) -> bool:
         """Write ``content`` to ``name``. Returns False, and writes nothing, if there is such a file.
 
-        Of several callers at once, one gets True. Stores without conditional writes cannot promise that: the last one wins there.
+        One of several callers gets True. In stores without conditional writes, all may get True; the last write wins.
         """
         with storage_errors(self.place(name)), suppress(FileExistsError):
             if self._is_local:

@@ -40,7 +40,7 @@ def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
 
 
 def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
-    """int64[k], the nodes on the longest path from the root that agrees with ``text``. Of equal siblings, the first counts.
+    """int64[k], the nodes on the longest path from the root that agrees with ``text``. The first of equal siblings counts.
 
     ``tokens`` and ``parents``: the columns of a tree; a child of the root has the parent -1.
     """

@@ -52,7 +52,7 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
     """Open the live datastore behind a URL, or in a folder, which is made if it does not exist.
 
     Args:
-        tokenizer: of a new datastore: a model's folder, a tokenizer.json or a hub name.
+        tokenizer: for a new datastore: a model's folder, a tokenizer.json or a hub name.
         deadline: seconds for a draft or lookup of a remote one; None: the URL's.
 
     Raises:

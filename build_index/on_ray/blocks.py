@@ -23,9 +23,9 @@ from suffolk.build_index.plan import WORKER_BYTES
 from suffolk.datastore.file_systems import is_storage_url
 
 READERS = 8
-"""Most units that are read at the same time."""
+"""The most units that are read at the same time."""
 BLOCKS_AHEAD = 8
-"""Most blocks that a reader is ahead. Then it waits."""
+"""The most blocks that a reader is ahead. Then it waits."""
 BLOCKS_PER_CORE = 3
 """Blocks in flight for each core."""
 

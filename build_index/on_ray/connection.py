@@ -52,12 +52,12 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, TimeoutError, ray.exceptions.RayError, ValueError) as error:
-        none_runs = address == "auto" and isinstance(error, ConnectionError)  # Ray's advice is for its own interface
+        none_runs = address == "auto" and isinstance(error, ConnectionError)  # Ray's message advises options of ray.init
         problem = "no cluster runs here" if none_runs else f"no cluster can be joined ({short(error)})"
         raise Unavailable(
             Field("ray"),
             f": {address}: {problem}; run 'ray start --head' on one machine, and "
-            "'ray start --address=HEAD:6379' on each other one, this one included",
+            "'ray start --address=HEAD:6379' on every other machine, this one included",
         ) from error
     except RuntimeError as error:  # Ray raises it if versions differ
         raise Unsupported(
@@ -74,7 +74,7 @@ def _require_answer(address: str) -> None:
     if "://" in address or not host or not port.isdigit():
         raise InvalidArgument(
             Field("ray"),
-            f": {address}: not an address; give HOST:PORT, auto or local. Of a cluster, run the command on one of its nodes",
+            f": {address}: not an address; give HOST:PORT, auto or local, and run this on a node of the cluster",
         )
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()

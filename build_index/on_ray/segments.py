@@ -28,9 +28,9 @@ from suffolk.datastore.errors import Field, Unavailable
 from suffolk.datastore.segment import token_dtype
 
 SORT_CORES = 4
-"""Most cores of a task that sorts."""
+"""The most cores of a sorting task."""
 ATTEMPTS = 5
-"""Losses without a new segment between them, after which a build ends."""
+"""A build ends after this many losses without a new segment."""
 WAIT_SECONDS = 10.0
 
 
@@ -53,7 +53,7 @@ def make_segments(address: str, url: str | None, gatherer: Gatherer, state: Buil
             if losses == ATTEMPTS:
                 raise Unavailable(
                     Field("ray"),
-                    f": {address}: lost {ATTEMPTS} times without a further segment, at last: {error}; check the nodes, and "
+                    f": {address}: {ATTEMPTS} losses without a further segment, the last: {error}; check the nodes, and "
                     "run the command again to resume",
                 ) from error
             gatherer.progress.note(f"lost: {error}; going on after {count(len(state.finished), 'segment')}")

@@ -68,7 +68,7 @@ class SortSetup:
 
 
 def read_unit(files: tuple[InputFile, ...], options: BuildOptions, token_width: str, start: Position) -> Iterator[Any]:
-    """Yield the place of a block and then its content, for each block, and at last a place without a block."""
+    """Yield the place of a block and then its content, for each block. The last place has no block."""
     inputs = Inputs(files)
     for block in read_blocks(inputs, options, token_width, start):
         yield Place(True, block.next, block.bytes_read)
@@ -83,7 +83,7 @@ def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[En
     """Tokenize a block.
 
     Args:
-        build: names the build. A process keeps the encoder of the last one, because making it takes seconds.
+        build: names the build. A process keeps the encoder of its last build, because an encoder takes seconds to make.
         setup: the reference to the ``EncodeSetup``, in a list, so that Ray does not fetch it for each block.
     """
     global _encoder

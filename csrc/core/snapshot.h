@@ -67,8 +67,8 @@ class Snapshot {
   std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
 
   // The number of documents that hold the pattern and are not deleted, at most `most`. It is exact for a pattern of up to
-  // kDocumentProbes * (most + kDocumentProbes) occurrences. Of a more frequent pattern, that many occurrences are
-  // probed, spread evenly. Then the number may be too small, but is never too large. Throws kInvalidArgument if the
+  // kDocumentProbes * (most + kDocumentProbes) occurrences. If a pattern is more frequent, that many occurrences
+  // are probed, spread evenly. The number may then be too small, never too large. Throws kInvalidArgument if the
   // deleted documents of the files are not known.
   std::uint64_t count_documents(std::span<const std::uint32_t> pattern, std::uint64_t most) const;
 

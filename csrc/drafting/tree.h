@@ -32,12 +32,12 @@ void require_scored(const ScoredTree& tree);
 // REQUIRES: parents passed require_parents; depths has its length
 void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> depths);
 
-// The nodes on the longest path from the root that agrees with `text`. Of equal siblings, the first counts. O(n)
+// The nodes on the longest path from the root that agrees with `text`. The first of equal siblings counts. O(n)
 // REQUIRES: parents passed require_parents; tokens has their length
 std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text);
 
 // The accepted nodes, from the top down: each is the token sampled after its parent. `sampled` has the token after the context and
-// after each node. An entry below 0 means that no token is allowed there; that node is not accepted. Of equal siblings, the first
+// after each node. An entry below 0 means that no token is allowed there; that node is not accepted. The first of equal siblings
 // counts. O(n) REQUIRES: parents passed require_parents; tokens has their length, and sampled one more
 std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
                                         std::span<const std::int64_t> sampled);

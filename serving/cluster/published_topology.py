@@ -49,7 +49,7 @@ def shards_file(store: str) -> str:
 
 
 def _topology(stores: StoresConfig, names: str, shards: Sequence[Mapping[str, str]]) -> Topology:
-    """``shards``: of each, node -> address."""
+    """``shards``: for each shard, node -> address."""
     return Topology(
         shards=tuple(
             Shard(

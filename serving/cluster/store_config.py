@@ -29,7 +29,7 @@ class LiveConfig:
         tokenizer: folder of the tokenizer, or of a model, on every node.
         copies: copies that an append needs before it is acknowledged.
         shards: parts of the store. A group lies in one of them.
-        spare: copies of a shard beyond ``copies``, as far as there are nodes. Of several shards only.
+        spare: copies of a shard beyond ``copies``, as far as there are nodes. Only with several shards.
     """
 
     tokenizer: str

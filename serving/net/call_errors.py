@@ -33,7 +33,7 @@ _ERRORS: dict[grpc.StatusCode, type[SuffolkError]] = {
 RETRY_KEY = "grpc-retry-pushback-ms"
 """Trailer of a refused gRPC call: milliseconds after which to try again (gRPC's A6). HTTP answers have Retry-After."""
 DOMAIN = "suffolk"
-"""Of each ``ErrorInfo``. So a client knows that a server of Suffolk ended the call, and not gRPC."""
+"""Domain of each ``ErrorInfo``, by which a client knows that Suffolk ended the call, and not gRPC."""
 CONNECT_ERRORS = {
     "Connection refused": "nothing listens there; start the {server} or correct the address",
     "No such file or directory": "nothing listens there; start the {server} or correct the address",

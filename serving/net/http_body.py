@@ -160,12 +160,12 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
 
 
 def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
-    """Of the errors of a union, a list too long counts first, because its items matched; then the deepest and furthest match."""
+    """Order of a union's errors: a list too long counts first, because its items matched; then the deepest and furthest match."""
     return error["type"] == "too_long", len(error["loc"]), [part for part in error["loc"] if isinstance(part, int)]
 
 
 def _words(found: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong. Of a union, all forms that the value may have."""
+    """What is wrong. For a union: all forms that the value may have."""
     text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's words before a validator's
     same = [
         each["msg"] for each in errors if (_reach(each), _path(each["loc"])) == (_reach(found), _path(found["loc"]))

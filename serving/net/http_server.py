@@ -82,7 +82,7 @@ class HttpLimits:
     """Limits of an HTTP server.
 
     Attributes:
-        connections: most open connections. A further connection replaces the connection that has waited the longest for a
+        connections: the most open connections. A further connection replaces the connection that has waited the longest for a
             request; if none waits, it gets 503 at once.
         read_seconds: seconds for the first request, and for the next part of any request.
         idle_seconds: seconds for the next request.

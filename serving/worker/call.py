@@ -28,7 +28,7 @@ class GenerateCall:
         prompt: token ids.
         settings: sampling settings and end conditions.
         drafter: empty for the worker's default, "none" for plain decoding.
-        max_nodes: most nodes of a draft tree; None for the worker's default.
+        max_nodes: the most nodes of a draft tree; None for the worker's default.
         options: draft options.
         kind: original form of the prompt: text, chat or token_ids. Recordings are grouped by ``kind``.
     """

@@ -74,7 +74,7 @@ class WorkerClient:
             prompt: text to continue, (role, content) messages to answer, or token ids to continue.
             settings: None for greedy decoding of up to 256 tokens.
             drafter: empty for the worker's default; None or "none" for plain decoding.
-            max_nodes: most nodes of a draft tree; None for the worker's default.
+            max_nodes: the most nodes of a draft tree; None for the worker's default.
             deadline: seconds until the worker cancels the generation, at most MAX_DEADLINE; None for no deadline.
             options: as in ``Engine.generate``.
 

@@ -51,7 +51,7 @@ class DecodeService:
         model: name of the model, without its folder.
         names: all names by which callers may call it; ``model`` is the first.
         default_drafter: drafter of requests that name none.
-        max_nodes: most nodes of a draft tree that a request may ask for; also the default.
+        max_nodes: the most nodes of a draft tree that a request may ask for; also the default.
         admission: admits one stream per slot and per queue place of the engine. A stream occupies its place until its
             last reply is read.
         slow_clients: cancels streams whose client does not read.

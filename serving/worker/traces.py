@@ -17,16 +17,16 @@ from suffolk.serving.decoding.engine.loop.step import StepTrace
 TokenText = Callable[[int], str]
 """Token id -> its text."""
 STEP_NODES = 256
-"""Most nodes of one step."""
+"""The most nodes of one step."""
 ANSWER_NODES = 1 << 16
-"""Most nodes of an answer, about 8 MB of JSON."""
+"""The most nodes of an answer, about 8 MB of JSON."""
 Passages = dict[str, Any]
 """The passages of one datastore, ready for JSON (docs/reference/step-trace.md)."""
 NO_MATCH = Match(0, 0)
 MAX_PASSAGES = 20
-"""Most passages of one datastore in an answer."""
+"""The most passages of one datastore in an answer."""
 MAX_FOLLOWING = 64
-"""Most tokens after a passage."""
+"""The most tokens after a passage."""
 
 
 def trace_json(trace: StepTrace, text: TokenText, most_nodes: int = STEP_NODES) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def find_passages(
     Args:
         context: token ids, oldest first.
         tokenizer: the target's; None to show token ids.
-        limit: most passages, spread evenly over all occurrences.
-        following: most tokens after each passage.
+        limit: the most passages, spread evenly over all occurrences.
+        following: the most tokens after each passage.
 
     An error of the datastore, such as a draft service that shows no occurrences, becomes the value of "unknown".
     """

@@ -46,7 +46,7 @@ class LogReader:
         self.first_left_out = ""
 
     def read(self, record: Any, place: str) -> Iterator[Recording]:
-        """One recording for each answer in ``record``, which is each choice of a response or each answer in a conversation.
+        """One recording for each choice of a response, or for each answer in a conversation.
 
         Raises:
             InvalidArgument: the record has another form, or is a conversation and the tokenizer has no chat template.

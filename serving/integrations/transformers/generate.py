@@ -19,7 +19,7 @@ from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, Sampling
 from suffolk.serving.integrations.transformers.session import find_session, row_processors
 
 MOST_ROWS = 1024
-"""Most rows of a batch: the slots of a step loop."""
+"""The most rows of a batch: the slots of a step loop."""
 _UNSUPPORTED_SETTINGS = {
     "num_beams": (1, None),
     "output_attentions": (False, None),
@@ -64,7 +64,7 @@ def generate(
         datastore: folder or grpc:// URL of a datastore for this model's tokenizer; None drafts from the prompt alone.
         drafter: name of a drafter; empty for ``hybrid`` with a datastore, else ``prompt-lookup``; None or "none" for no
             drafts.
-        max_nodes: most nodes of a draft tree, 1..1024.
+        max_nodes: the most nodes of a draft tree, 1..1024.
 
     Returns:
         int64[batch, n + generated], or ``GenerateDecoderOnlyOutput`` without attentions, hidden states and cache.

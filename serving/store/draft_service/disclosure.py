@@ -175,7 +175,7 @@ def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Freque
 
     Args:
         pattern: tokens of the pattern, which is frequent.
-        longest: most tokens of a window.
+        longest: the most tokens of a window.
     """
     rooms = [min(len(place.tokens), longest) - pattern for place in places]
     sizes = largest_frequent(rooms, lambda at, size: places[at].tokens[: pattern + size], are_frequent)

@@ -91,7 +91,7 @@ class DraftService:
         """One tree for each context.
 
         Args:
-            choices: the datastores to search, as one; none: the only one. Their groups, or the query's, may be given.
+            choices: the datastores to search as one; none: the only one. Either they name groups, or ``query`` does.
 
         Raises:
             InvalidArgument: an argument is out of its limits (limits.py), or the datastore rejects it.
@@ -118,7 +118,7 @@ class DraftService:
     def count(
         self, choices: Choices, contexts: Sequence[Tokens], trees: Sequence[Paths], expired: Expired
     ) -> list[int]:
-        """The count of each continuation: ``trees`` has one for each of ``contexts``. See ``draft``."""
+        """The count of each continuation. ``trees``: one for each context. See ``draft``."""
         limits.check_paths(contexts, trees)
         take_queries(len(contexts))
         datastore = self.chosen(choices, expired)
@@ -140,7 +140,7 @@ class DraftService:
         limits.check_scope(query.scope)
         limits.check_grouped(query.scope, [query.group])
         if any(each.group for each in choices):
-            raise InvalidArgument("datastores: their groups are for drafts and lookups; name the group of the request")
+            raise InvalidArgument("datastores: their groups are for drafts and lookups; name one group for the request")
         weights = self.weights(choices)
         datastore = self._searched(weights, expired)
         if not self._shows_occurrences:
@@ -270,7 +270,7 @@ class DraftService:
                     raise Unsupported(f"datastore {name} has no groups, only live ones have; leave its groups out")
                 of_stores[name] = groups
         if of_stores and of_all is not None:
-            raise InvalidArgument("groups are given for datastores, and for all of them; leave one of both out")
+            raise InvalidArgument("groups are given for single datastores and for all; give one of the two")
         if of_stores:
             return next(iter(of_stores.values())) if len(choices) == 1 else of_stores
         if of_all is not None and not datastore.has_groups:

@@ -14,7 +14,7 @@ KEY_SECONDS = 600
 MOST_KEYS = 1 << 16
 """The oldest ones go first."""
 NO_KEY = FORGET
-"""Of an append without a key."""
+"""An append without a key."""
 
 
 class AppendKeys:

@@ -28,7 +28,9 @@ class AppendBatch:
     """Documents to append.
 
     Attributes:
-        tokens: uint16 or uint32 [all tokens]; lengths: uint32[documents]; keys: uint64[documents], of groups; origins: packed.
+        tokens: uint16 or uint32 [all tokens].
+        lengths, keys: uint32[documents] and uint64[documents], the keys of groups.
+        origins: packed origins.
     """
 
     tokens: npt.NDArray[Any]

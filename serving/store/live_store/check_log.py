@@ -20,9 +20,9 @@ class LogReport:
 
     Attributes:
         records: changes.
-        documents, tokens: of the documents in them, including documents that were published or removed since.
+        documents, tokens: what the changes append, including documents that were published or removed since.
         bytes: good bytes of all files.
-        torn: the end of the newest file that holds no whole record, or None. A crash left it, or it is being written.
+        torn: the end of the newest file if it is no whole record, or None. A crash left it, or it is being written.
     """
 
     records: int

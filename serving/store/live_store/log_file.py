@@ -40,7 +40,7 @@ class Header:
     Attributes:
         previous: good bytes of the file before.
         before: checksum of the last record in that file; 0 in old versions.
-        layout: of its records.
+        layout: layout of its records.
         bytes: size of the header.
     """
 

@@ -73,7 +73,7 @@ class Change:
         origins: bytes of each document's origin (``suffolk.serving.store.live_store.contents``).
         removed: uint64[n], sequences of documents to remove. Unknown ones are ignored.
         drop_before: all earlier documents with a lower sequence are removed.
-        keys: of appends, this one or earlier ones.
+        keys: keys of this append or of earlier ones.
     """
 
     tokens: npt.NDArray[Any] = _none("<u2")
@@ -131,8 +131,10 @@ class Record(NamedTuple):
     """A record that was read.
 
     Attributes:
-        body: without its length and its checksum. bytes: the size of the record.
-        checksum: its own. before: of the record before; 0 in old versions.
+        body: the record without length and checksum.
+        bytes: size of the record.
+        checksum: the record's checksum.
+        before: checksum of the previous record; 0 in old versions.
     """
 
     change: Change

@@ -56,7 +56,7 @@ class LiveWriter:
         self._settings = settings
         self._feed = feed
         self.dtype = token_dtype(identity.vocab_size)
-        """Of the token ids in the log."""
+        """The type of token ids in the log."""
         self._lock = threading.Lock()
         self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
         state = recover(store, identity, settings.threads, manifest)
@@ -69,7 +69,7 @@ class LiveWriter:
         """Tokens of documents without a group that were appended since the last flush, including documents removed
         meanwhile."""
         self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
-        """Of recent appends. ``_lock`` guards them."""
+        """Keys of recent appends, guarded by ``_lock``."""
         self._next = state.next_sequence
         self._newest_time = state.newest_time
         self._clock = StoreClock(state.newest_time)
@@ -268,7 +268,7 @@ class LiveWriter:
     def _make(self, change: Change, body: bytes | None = None) -> int:
         """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held.
 
-        ``body``: of the change's record, if it is known.
+        ``body``: body of the change's record, if known.
         """
         body = encode_body(change) if body is None else body
         last = int(change.sequences[-1]) if len(change.sequences) else 0
@@ -291,7 +291,7 @@ class LiveWriter:
         return np.array([self._next], np.uint64)
 
     def _show(self, change: Change) -> None:
-        """Change the index. Of the documents to remove, some may be gone already."""
+        """Change the index. Some documents to remove may be gone already."""
         removed = change.removed[change.removed < self._next]  # without the change's own number
         if change.drop_before:
             self.index.drop_before(change.drop_before)

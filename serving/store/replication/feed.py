@@ -24,7 +24,7 @@ COPY_SECONDS = 5.0
 NEAR_CHANGES = 1000
 """A follower that lacks at most so many changes comes in sync. From then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
-"""Most bytes of changes that wait for a follower. With more, the follower is dropped. It connects again, and gets what
+"""The most bytes of changes that wait for a follower. With more, the follower is dropped. It connects again, and gets what
 it lacks."""
 
 
@@ -61,7 +61,7 @@ class Feed:
     """The changes of one store, for its followers. Thread-safe. See ``ChangeFeed``.
 
     Args:
-        name: of the store, for messages.
+        name: the store's name, for messages.
         write_quorum: copies that a change needs before it is acknowledged, the leader's own included.
 
     Attributes:

@@ -43,7 +43,7 @@ def open_replica(
 
     Args:
         peers: the other servers that have a copy.
-        tokenizer: of a new store.
+        tokenizer: tokenizer of a new store.
 
     Raises:
         The errors of ``create_live_store`` and ``ReplicatedStore``.

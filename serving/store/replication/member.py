@@ -22,7 +22,7 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""Most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""
+"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
@@ -36,9 +36,10 @@ class Member:
     """One copy. Thread-safe.
 
     Args:
-        name: of the store, for messages.
-        replica: the copy's id. new_id: gives it another one, and keeps that on disk.
-        max_lag: seconds after which it answers no queries unless it knows that it is in sync; None: it always answers.
+        name: the store's name, for messages.
+        replica: the copy's id.
+        new_id: gives the copy another id, and keeps it on disk.
+        max_lag: seconds after which the copy answers no queries unless it knows that it is in sync; None: it always answers.
         on_lead: is called before it takes changes.
         run: an id of this process; empty: a random one.
 

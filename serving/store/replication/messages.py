@@ -25,14 +25,15 @@ class ReplicaStatus:
     """What a replica is and has. ``info()["replica"]`` holds it.
 
     Attributes:
-        id: of the replica, random, kept in its folder. run: of its process.
+        id: random id of the replica, kept in its folder.
+        run: id of its process.
         epoch: the last epoch that it knows of.
         leads: whether it leads in that epoch.
         in_sync: whether it has all acknowledged changes, as far as it knows.
         compared: whether it led, or was compared with a leader, since it was started.
         position, digest: the number of its next change, and the sum of the checksums of its documents.
         write_quorum: copies that a change needs before it is acknowledged.
-        followers: of a leader: followers that have everything.
+        followers: followers of a leader that have everything.
     """
 
     id: str

@@ -38,7 +38,7 @@ class Peer:
     """
 
     def __init__(self, url: str, name: str = "") -> None:
-        """``name``: of the datastore, if ``url`` names none.
+        """``name``: name of the datastore, if ``url`` has none.
 
         Raises:
             InvalidArgument: the URL is malformed, or names a datastore twice.

@@ -47,9 +47,9 @@ class Leadership:
     Attributes:
         epoch: rises with each leader. 0: there was none yet.
         leader: id of the copy that leads.
-        run: of the leader's process. A process that was started later does not continue this leadership.
+        run: id of the leader's process. A process that was started later does not continue this leadership.
         in_sync: ids of the copies that have everything acknowledged, the leader's too. The next leader is one of these.
-        ends: of the last epochs.
+        ends: ends of the last epochs.
     """
 
     epoch: int = 0
@@ -230,7 +230,7 @@ def obstacle(
     """Why the copy ``own`` of the store ``name`` may not lead next; empty if it may.
 
     Args:
-        value: of the register.
+        value: the register's value.
         failure: why its log takes no changes; None if it does.
         intact: whether no comparison with a leader has found a difference.
         found: what the other copies say, by id; only copies that answer.

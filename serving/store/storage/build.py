@@ -46,7 +46,8 @@ def build_at(
     Args:
         options: settings of the build; ``output`` is not used.
         folder: None: a temporary one. It stays if a further call needs it; the error says how to go on.
-        keep: as in ``push``. ray: the address of a cluster, as in ``on_ray``.
+        keep: as in ``push``.
+        ray: the address of a cluster, as in ``on_ray``.
 
     Raises:
         InvalidArgument: there is a datastore at ``url``, and the mode is "new"; or other files.

@@ -78,7 +78,7 @@ class ModelLevel:
     def answer(
         self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]
     ) -> list[torch.Tensor]:
-        """Make one pass for all queries. Returns for each float[draft + 1, vocab]: see ``LevelQuery``.
+        """Make one pass for all queries. Returns for each query float[draft + 1, vocab]: see ``LevelQuery``.
 
         Cached tokens are not read again, except the last one if its logits are needed.
         """

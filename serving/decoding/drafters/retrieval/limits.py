@@ -80,8 +80,8 @@ def require_match(
     """Raise if a datastore cannot draft for a model.
 
     Args:
-        fingerprint: of the model's tokenizer; None: not compared.
-        vocab_size: of the model; None: not compared. A datastore's may be smaller, because models have room for more ids than
+        fingerprint: the model's tokenizer; None: not compared.
+        vocab_size: the model's; None: not compared. A datastore's may be smaller, because models have room for more ids than
             their tokenizers use.
 
     Raises:

@@ -60,7 +60,7 @@ class Point:
     Attributes:
         tokens: number of tokens trained on so far, with repetitions.
         seconds: seconds of training so far, over all runs.
-        learning_rate: of the last step.
+        learning_rate: rate of the last step.
         loss, acceptance: means over the steps since the last point; None before the first step.
         held_out_loss, held_out_acceptance: means over held-out windows; None if none are held out.
     """

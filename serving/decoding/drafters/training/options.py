@@ -46,7 +46,7 @@ class Regeneration:
 
     Attributes:
         temperature: as in ``SamplingSettings``.
-        max_new_tokens: most tokens of an answer. An answer also ends at the end of the window.
+        max_new_tokens: the most tokens of an answer. An answer also ends at the end of the window.
         prompt_tokens: number of first tokens of a plain text that serve as its prompt.
         slots: batch size of generation.
 
@@ -88,8 +88,8 @@ class TrainOptions:
             their content, so all copies are on the same side for any seed. A share above 0 selects at least one
             document, and never all.
         evaluate_every, save_every: steps between two evaluations, and two checkpoints.
-        evaluate_windows: most held-out windows of an evaluation.
-        cache_bytes: most bytes of hidden states on disk; 0 to compute them in each pass.
+        evaluate_windows: the most held-out windows of an evaluation.
+        cache_bytes: the most bytes of hidden states on disk; 0 to compute them in each pass.
         regenerate: settings for answers that the target generates; None to train on the corpus unchanged.
 
     Raises:

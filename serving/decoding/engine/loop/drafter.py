@@ -31,7 +31,7 @@ class DraftRequest:
     Attributes:
         request_id: constant while the request runs.
         tokens: int32[n], prompt and generated tokens so far, read-only.
-        max_nodes: most nodes of the draft, 0 or more.
+        max_nodes: the most nodes of the draft, 0 or more.
         prompt_tokens: length of the prompt.
         settings: the request's sampling settings.
         slot: the request's slot in the target's cache.

@@ -130,7 +130,7 @@ class Engine:
             prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of a drafter of the engine; None, empty or "none" for plain decoding.
-            max_nodes: most nodes of a draft tree, 1..1024.
+            max_nodes: the most nodes of a draft tree, 1..1024.
             options: a predicted text, the datastores to search, and whether the text may be kept; None for the defaults.
 
         Raises:

@@ -58,7 +58,7 @@ class Request:
     Attributes:
         number: unique; constant while the request runs.
         drafter: name of its drafter; empty for none, and while log-probabilities of the prompt are wanted.
-        max_nodes: most nodes of a draft tree.
+        max_nodes: the most nodes of a draft tree.
         options: options of its drafts.
         prediction: int32[k], the tokens of the request's predicted text; None without one or for an empty one.
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.

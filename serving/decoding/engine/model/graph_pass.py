@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 512)
 """Numbers of rows that passes are captured for. Larger passes are packed."""
 MOST_WANTED = 256
-"""Most rows whose logits a pass returns, because a vocabulary of logits for every row of a prompt takes much memory."""
+"""The most rows whose logits a pass returns, because a vocabulary of logits for every row of a prompt takes much memory."""
 _LEAST_PARTS = 4096
 """Room for partial results. If they do not fit, work items are larger."""
 

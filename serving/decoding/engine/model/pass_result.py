@@ -11,7 +11,7 @@ import torch
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 MOST_ROWS = 256
-"""Most rows of a captured or compiled pass.
+"""The most rows of a captured or compiled pass.
 
 Larger passes are packed, because their work hides kernel launches and the gain of compiling.
 """

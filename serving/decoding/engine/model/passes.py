@@ -38,7 +38,7 @@ _ON_CUDA = "captured"
 """What ``auto`` is on CUDA. Graph passes take its place once they are measured there."""
 _LEAST_KEYS = 256
 _MOST_PASSES = 64
-"""Most static passes that are kept. A further one replaces the least recently used."""
+"""The most static passes that are kept. A further one replaces the least recently used."""
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise in fp32, whatever their dtype
 
 

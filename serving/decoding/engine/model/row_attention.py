@@ -95,7 +95,7 @@ class RowTables:
     """
 
     def __init__(self, rows: int, wanted: int, parts: int, spare: int, device: torch.device, extra: int = 0) -> None:
-        """``parts``: most partial results, at least one for each work item. ``spare``: the cache's spare row."""
+        """``parts``: the most partial results, at least one for each work item. ``spare``: the cache's spare row."""
         cuda = device.type == "cuda"
         self._spare = spare
         self._fixed = len(ROW_FIELDS) * rows + wanted + extra + 1

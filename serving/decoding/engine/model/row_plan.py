@@ -35,7 +35,7 @@ class Sizes:
         block: positions of one product.
         piece: positions of a piece, a multiple of ``block``.
         group: pieces of a group. An item of several pieces merges them, so they must be the first pieces of a group.
-        rows: most rows of an item.
+        rows: the most rows of an item.
     """
 
     rows: int

@@ -172,7 +172,7 @@ def walk_kernel(
     sampled, wanted, ids, written, parents, ends, path, counts, tokens, source, target,
     undecided: tl.constexpr, on_host: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Follow the sampled tokens of one request down its draft. Of siblings with the same token, the first is used.
+    """Follow the sampled tokens of one request down its draft. The first of equal siblings is used.
 
     ``path`` gets the accepted rows behind the first row, and the numbers of the other rows. ``source`` and ``target`` get the
     cache rows from and to which rows move. Rows of a request have consecutive cache rows.

@@ -10,7 +10,7 @@ START = 6.0
 RESUME = 0.3
 """Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
 MOST_SAVED = 40.0
-"""Most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
+"""The most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
 STAKE = 0.25
 """Share of a budget that the models of one draft may take."""
 LEAST_STAKE = 0.12

@@ -21,9 +21,9 @@ _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _DEFINITIONS = ("$defs", "definitions")
 MAX_INTERSECTIONS = 64
-"""Most ``&`` of Lark rules. For 100 the library takes less than a second, for 400 minutes."""
+"""The most ``&`` of Lark rules. For 100 the library takes less than a second, for 400 minutes."""
 _SHOWN = 6
-"""Most rules of a cycle that a message shows."""
+"""The most rules of a cycle that a message shows."""
 _TOKEN = re.compile(
     r"""
     //.* | \#.*                                     # comments

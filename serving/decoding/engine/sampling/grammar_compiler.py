@@ -34,7 +34,7 @@ STACK_BYTES = 256 << 20
 reference or rule that leads to the next. If the longest allowed grammar did not fit, the library would end the process."""
 _STACK_LOCK = threading.Lock()
 MAX_STATES = 50_000
-"""Most states of a parser's lexer, of one to two kilobytes each.
+"""The most states of a parser's lexer, of one to two kilobytes each.
 
 A parser that needs more states fails, and cannot be used again.
 """

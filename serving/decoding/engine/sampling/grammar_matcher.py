@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_SECONDS = 0.05
-"""Most seconds for the masks of one step.
+"""The most seconds for the masks of one step.
 
 Later drafted rows become all -inf, so that a hard grammar does not delay other requests.
 """

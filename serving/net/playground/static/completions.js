@@ -4,7 +4,7 @@ import { fetchNext } from "./datastore_api.js";
 import { placeOf } from "./matched_text.js";
 
 const MOST = 4;
-const TOKENS = 3; // most tokens of the beginning of a word
+const TOKENS = 3; // the most tokens of the beginning of a word
 
 /**
  * The most frequent tokens that begin with the end of the text, if they would match more, or more often: `[{text, count, whole}]`,

@@ -4,7 +4,7 @@ import { call, post } from "./api.js";
 
 const BEFORE = 16; // tokens before and after an occurrence
 const AFTER = 24;
-const NEXT = 128; // most tokens that may follow a context
+const NEXT = 128; // the most tokens that may follow a context
 
 /** The datastores that the caller may read: [{name, tokens, documents, vocab_size, tokenizer, generation, ...}]. */
 export async function fetchStores(key) {

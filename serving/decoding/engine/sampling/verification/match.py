@@ -11,7 +11,7 @@ from suffolk.datastore import _native
 def accept(
     tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sampled: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """int64[k], the accepted nodes of a draft tree, from the top down. Of siblings with the same token, the first is used.
+    """int64[k], the accepted nodes of a draft tree, from the top down. The first of equal siblings is used.
 
     Each row is sampled exactly once, whether or not it is accepted. So the text equals plain decoding's.
 

@@ -154,13 +154,13 @@ def test_groups_that_cannot_be_searched(
 def test_groups_are_given_in_one_way(server: DraftServer, stores: dict[str, LiveStore]) -> None:
     chosen = [{"name": "chat", "group": "alice"}, {"name": "notes"}]
     for path, more, text in (
-        ("/v1/lookup", {"group": "bob"}, "groups are given for datastores, and for all of them; leave one of both out"),
+        ("/v1/lookup", {"group": "bob"}, "groups are given for single datastores and for all; give one of the two"),
         (
             "/v1/lookup",
             {"scope": "group", "contexts": [[1]], "datastores": [{"name": "chat"}]},
             "a context has no group",
         ),
-        ("/v1/occurrences", {"tokens": [1]}, "their groups are for drafts and lookups; name the group of the request"),
+        ("/v1/occurrences", {"tokens": [1]}, "their groups are for drafts and lookups; name one group for the request"),
     ):
         body = {"datastores": chosen} | ({} if path == "/v1/occurrences" else {"contexts": ASKED}) | more
         status, _, reply = ask(server, "POST", path, body)
