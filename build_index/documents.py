@@ -219,7 +219,7 @@ def read_field(record: Any, name: str) -> Any:
 
 
 def has_field(record: Any, name: str) -> bool:
-    """Whether a record has a field, also if it is null. A dotted name reads nested objects."""
+    """Whether a record has a field, even if it is null. A dotted name reads nested objects."""
     if not isinstance(record, dict) or name in record:
         return isinstance(record, dict)
     outer, dot, inner = name.rpartition(".")

@@ -74,7 +74,7 @@ class InputFile:
         return self.kind == "text" and not self.packing and self.size <= BLOCK_BYTES
 
     def open(self) -> BinaryIO:
-        """The content, from its start. Raises OSError; for a URL SuffolkError, also while it is read."""
+        """The content, from its start. Raises OSError; for a URL SuffolkError, even while it is read."""
         return open_url(self.path) if is_storage_url(self.path) else open(self.path, "rb")
 
 
@@ -211,7 +211,7 @@ def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[
         while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
             chunk = (chunk + more).lstrip(b"\0")
         if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
-            log.warning("%s: what follows the end of the %s stream is left out, as it is none", file.path, packing)
+            log.warning("%s: what follows the end of the %s stream is left out, because it is none", file.path, packing)
             return
 
 

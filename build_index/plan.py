@@ -130,7 +130,7 @@ def require_disk(plan: BuildPlan, store: Path) -> None:
     needed = plan.store_bytes + plan.work_bytes
     if needed > plan.free_bytes:
         raise ResourceExhausted(
-            f"{store}: the build needs about {megabytes(needed)} of disk and {megabytes(plan.free_bytes)} are free; free some, "
+            f"{store}: the build needs about {megabytes(needed)} of disk and {megabytes(plan.free_bytes)} are free; free space, "
             "choose another --output, or build from fewer corpora"
         )
 

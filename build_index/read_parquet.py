@@ -101,7 +101,7 @@ def unread_table(path: str, kind: str, options: BuildOptions) -> tuple[str, str]
 
 @contextmanager
 def _opened(path: str, kind: str) -> Iterator[Any]:
-    """The open file of ``kind``. Raises Unsupported and Corruption as ``read_parquet``, also while it is read."""
+    """The open file of ``kind``. Raises Unsupported and Corruption as ``read_parquet``, even while it is read."""
     try:
         import pyarrow
         from pyarrow import parquet

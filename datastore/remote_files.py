@@ -63,7 +63,7 @@ def _listed(files: Any, path: str) -> dict[str, Any]:
 
 
 def open_url(url: str) -> BinaryIO:
-    """The content of a file that ``find_files`` found, from its start. Errors as ``storage_errors``, also while it is read."""
+    """The content of a file that ``find_files`` found, from its start. Errors as ``storage_errors``, even while it is read."""
     files, path = file_system_at(url)
     with storage_errors(url):
         return io.BufferedReader(_Stream(url, files.open(path, "rb", block_size=READ_BYTES)), READ_BYTES)

@@ -61,7 +61,7 @@ def require_fit(nodes: Mapping[RayNode, Scratch], task_memory: int, task_disk: i
         if scratch.free_bytes < task_disk:
             raise ResourceExhausted(
                 f"node {node.name}: a segment needs {megabytes(task_disk)} of disk in {scratch.folder}, and "
-                f"{megabytes(scratch.free_bytes)} are free; free some, set TMPDIR for 'ray start' there, or build with a smaller "
+                f"{megabytes(scratch.free_bytes)} are free; free space, set TMPDIR for 'ray start' there, or build with a smaller "
                 "--segment-tokens"
             )
     most = max(node.memory for node in nodes)

@@ -112,7 +112,7 @@ def ray_errors() -> Iterator[None]:
         raise _lost(error) from error
     except (errors.OutOfDiskError, errors.ObjectStoreFullError) as error:
         raise ResourceExhausted(
-            f"a node's disk or object store is full ({short(error)}); free some, or build with a smaller --segment-tokens, and "
+            f"a node's disk or object store is full ({short(error)}); free space, or build with a smaller --segment-tokens, and "
             "run the command again to resume"
         ) from error
     except errors.RayError as error:

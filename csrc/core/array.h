@@ -11,7 +11,7 @@
 
 namespace suffolk {
 
-// An array of numbers, not initialised. Large arrays are mapped, so that freeing them returns the memory at once. The heap would
+// An array of numbers, not initialised. Large arrays are mapped, so that freeing them returns the memory immediately. The heap would
 // keep the memory, and split it up. Throws std::bad_alloc.
 template <typename T>
 class Array {

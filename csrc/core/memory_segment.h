@@ -23,7 +23,7 @@ struct MemoryShape {
 // Indices of documents of one segment, rising.
 using DocumentIndices = std::vector<std::uint32_t>;
 
-// Tokens, sorted suffixes with a directory, and documents. Immutable once it is shared, and thread-safe.
+// Tokens, sorted suffixes with a directory, and documents. Immutable when it is shared, and thread-safe.
 class MemorySegment {
  public:
   // Sorts the suffixes of `documents`. Small batches are sorted in this thread.

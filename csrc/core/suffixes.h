@@ -112,7 +112,7 @@ struct Suffixes {
     return id < vocab_size ? id : kEnd;
   }
 
-  // Prefetches the memory that `token` reads. Inlined, since GCC drops calls of a function that only prefetches.
+  // Prefetches the memory that `token` reads. Inlined, because GCC drops calls of a function that only prefetches.
   // REQUIRES: rank < count.
   [[gnu::always_inline]] void prefetch(std::uint64_t rank, std::uint32_t depth) const noexcept {
     const std::uint64_t at = std::uint64_t{positions[rank]} + depth;

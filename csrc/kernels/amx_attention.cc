@@ -19,7 +19,7 @@ const BFloat16* element(const void* const* rows, const Seen& seen, std::size_t p
   return position >= seen.begin && position < seen.end ? static_cast<const BFloat16*>(rows[position]) : nullptr;
 }
 
-// Packs the keys of a piece as rows, in groups of 16. Groups that nobody sees are left as they are.
+// Packs the keys of a piece as rows, in groups of 16. Groups that no row sees are left as they are.
 SUFFOLK_TARGET void pack_keys(const Piece& piece, float* packed) {
   for (std::size_t first = piece.seen.begin / kTile * kTile; first < piece.seen.end; first += kTile) {
     pack_group([&](std::size_t m) { return element(piece.keys, piece.seen, first + m); }, piece.key_width, packed + first * piece.key_width / 2);
@@ -27,7 +27,7 @@ SUFFOLK_TARGET void pack_keys(const Piece& piece, float* packed) {
 }
 
 // Packs the values of a piece, in groups of 16 numbers of each value: [block of 32 positions, pair of positions, number]. Values that
-// nobody sees become zeros. Returns whether all numbers are finite.
+// no row sees become zeros. Returns whether all numbers are finite.
 SUFFOLK_TARGET bool pack_values(const Piece& piece, float* packed) {
   alignas(64) static constexpr std::uint16_t kFirst[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                          8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};

@@ -1,4 +1,4 @@
-"""A circuit breaker: after several failures in a row, most calls fail at once instead of waiting for their deadline."""
+"""A circuit breaker: after several failures in a row, most calls fail immediately instead of waiting for their deadline."""
 
 from __future__ import annotations
 

@@ -152,9 +152,9 @@ class RemoteDatastore(RemoteWriter):
         return self._call(self._draft(query))
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
-        """Same as ``find_drafts``, but returns a future at once. The deadline is at least PREFETCH_DEADLINE.
+        """Same as ``find_drafts``, but returns a future. The deadline is at least PREFETCH_DEADLINE.
 
-        InvalidArgument, and Unavailable while the breaker is open, are raised at once. The future raises all other
+        InvalidArgument, and Unavailable while the breaker is open, are raised immediately. The future raises all other
         errors. Cancelling the future cancels the call, and tells the breaker nothing.
         """
         return self.start_drafts(query, max(self.deadline, PREFETCH_DEADLINE))

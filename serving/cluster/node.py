@@ -62,7 +62,7 @@ def check_nodes(folder: str, live: Collection[str]) -> dict[RayNode, LiveFiles]:
             )
         if free < LEAST_FREE_BYTES:
             raise ResourceExhausted(
-                f"folder {folder}: node {node.name} has {free >> 20} MiB free there, and needs {LEAST_FREE_BYTES >> 20}; free some"
+                f"folder {folder}: node {node.name} has {free >> 20} MiB free there, and needs {LEAST_FREE_BYTES >> 20}; free space"
             )
     return {node: files for node, (_, _, files) in nodes.items()}
 

@@ -251,7 +251,7 @@ class DatastoreGate:
     def learn_gain(self, number: int, tokens: float) -> None:
         """Learn the gain of a search: accepted tokens that only datastores drafted, less the time of their rows.
 
-        Tokens that a local datastore drafted too count as well: they cannot be told apart.
+        Tokens that a local datastore drafted too count as well: they cannot be distinguished.
         """
         self._gains[number].add(tokens)
         self._overall.add(tokens)

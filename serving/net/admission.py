@@ -55,7 +55,7 @@ class RetryTimes:
 
 
 class AdmissionController:
-    """Accepts up to ``max_in_flight`` calls at a time and rejects the others at once; there is no queue. Thread-safe.
+    """Accepts up to ``max_in_flight`` calls at a time and rejects the others; there is no queue. Thread-safe.
 
     ``DraftService.handle_call``, ``DecodeService.admit`` and ``serving/worker/openai`` enter ``admit_call``. gRPC and HTTP share
     one limit.

@@ -99,7 +99,7 @@ class _Method(NamedTuple):
 
 
 class EarlyRefusal(grpc.ServerInterceptor):
-    """Ends a call at once if the pool of its method is full. Health checks pass.
+    """Ends a call immediately if the pool of its method is full. Health checks pass.
 
     gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. A refusal must cost
     little: with twice the calls that it can answer, a server refuses as many as it answers.

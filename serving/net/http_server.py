@@ -25,7 +25,7 @@ from suffolk.serving.net.tls import ServerTls
 READ_RATE = 16 << 20
 """Bytes a second that a server reads, over all connections. A megabyte takes the event loop some 3 ms, even if it is discarded."""
 READ_BURST = 4 << 20
-"""Bytes that are read at once after a pause."""
+"""Bytes that may be read in one burst after a pause."""
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
@@ -83,7 +83,7 @@ class HttpLimits:
 
     Attributes:
         connections: the most open connections. A further connection replaces the connection that has waited the longest for a
-            request; if none waits, it gets 503 at once.
+            request; if none waits, it gets 503.
         read_seconds: seconds for the first request, and for the next part of any request.
         idle_seconds: seconds for the next request.
         write_seconds: seconds for a client to read buffered data, before the connection is closed.
@@ -187,7 +187,7 @@ class LimitedProtocol(H11Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Pass ``data`` on. Small requests pass at once, so that others' large requests do not delay them."""
+        """Pass ``data`` on. Small requests pass immediately, so that others' large requests do not delay them."""
         self._pace.add(-len(data))
         seconds = self._pace.take(0)
         if seconds <= 0:

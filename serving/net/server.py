@@ -190,7 +190,7 @@ class Server(ABC):
             health_service.enter_graceful_shutdown()
 
     def end_drain(self) -> None:
-        """Let ``stop`` refuse new calls at once. Thread-safe."""
+        """Let ``stop`` refuse new calls immediately. Thread-safe."""
         self._drained.set()
 
     def stop(self) -> None:

@@ -80,7 +80,7 @@ class RemotePolicy:
 class StepJoiner:
     """Joins the steps of one stream that arrive within one interval. Not thread-safe.
 
-    The first step, always of one token, and the last step are sent at once. Packet sizes and times of an encrypted
+    The first step, always of one token, and the last step are sent immediately. Packet sizes and times of an encrypted
     stream reveal the number of accepted tokens per step. From these numbers the topic of a text can be inferred (arXiv
     2411.01076).
     """

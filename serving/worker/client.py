@@ -135,7 +135,7 @@ class RemoteGeneration(Iterator[Step]):
     Attributes:
         tokens: tokens received so far.
         log_probabilities: log-probabilities of ``tokens``; empty unless ``logprobs`` is set.
-        stats: the worker's statistics once the text has ended; empty until then.
+        stats: the worker's statistics after the text has ended; empty until then.
     """
 
     def __init__(self, url: str, call: Any) -> None:

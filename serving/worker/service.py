@@ -256,7 +256,7 @@ def _administers(datastores: Sequence[str]) -> bool:
 class SlowClientTimeout:
     """Cancels a stream if its client takes longer than ``seconds`` to read one reply. Thread-safe.
 
-    A client that does not read blocks its gRPC thread and counts as a call in flight. Its engine slot is free once the text
+    A client that does not read blocks its gRPC thread and counts as a call in flight. Its engine slot is free when the text
     has ended.
     """
 

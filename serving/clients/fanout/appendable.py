@@ -68,7 +68,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
 
     A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any shard; all of
     one append lie in the same shard. Arguments, results and errors are as in ``LiveStore``. A change that a server refused is
-    made at the leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, since
+    made at the leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, because
     another copy may lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
     """
 

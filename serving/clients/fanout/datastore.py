@@ -100,7 +100,7 @@ class FanoutDatastore(Retriever):
         return self._draft(query, self.deadline)
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
-        """See ``RemoteDatastore.draft_batch_future``. Unavailable is raised at once if no server is up."""
+        """See ``RemoteDatastore.draft_batch_future``. Unavailable is raised immediately if no server is up."""
         shards = self.servers.shards
         if not any(shard.is_up for shard in shards):
             raise shards[0].unavailable()

@@ -20,7 +20,7 @@ from suffolk.serving.clients.fanout.replica_set import HEDGE_SHARE, ReplicaSet
 class HedgedCall:
     """One call to a replica set. Not thread-safe.
 
-    A failed call goes to the next replica at once. A late one goes to a second replica too, within the set's budget of hedges.
+    A failed call goes to the next replica immediately. A late one goes to a second replica too, within the set's budget of hedges.
 
     Attributes:
         winner: the replica that answered first; None while there is no answer.

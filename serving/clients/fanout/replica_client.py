@@ -148,7 +148,7 @@ class ReplicaClient:
             self.counts.errors += 1
 
     def _observe(self, seconds: float) -> None:
-        """A slower call counts at once, a faster one little by little (Finagle's peak EWMA)."""
+        """A slower call counts immediately, a faster one little by little (Finagle's peak EWMA)."""
         with self._lock:
             now = time.perf_counter()
             share = math.exp((self._observed - now) / LATENCY_SECONDS)

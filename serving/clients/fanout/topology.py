@@ -100,7 +100,7 @@ def read_topology(path: Path) -> Topology:
 
 
 def write_topology(topology: Topology, path: Path) -> None:
-    """Replace the file ``path`` at once, so that a reader never sees half of it. Raises InvalidArgument as ``check_topology``."""
+    """Replace the file ``path`` atomically: a reader never sees half of it. Raises InvalidArgument as ``check_topology``."""
     check_topology(topology, f"topology {path}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(asdict(topology), indent=2) + "\n", encoding="utf-8")

@@ -30,7 +30,7 @@ def load_drafters(
     calibration: Calibration | None = None,
     only: str | None = None,
 ) -> list[Drafter]:
-    """Load the drafters of ``config`` for an engine. This takes seconds, since the passes of their models are timed.
+    """Load the drafters of ``config`` for an engine. This takes seconds, because the passes of their models are timed.
 
     Args:
         target: the model that verifies drafts.

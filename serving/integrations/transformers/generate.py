@@ -104,7 +104,7 @@ def _decode(
 ) -> GenerateDecoderOnlyOutput | torch.Tensor:
     """Decode ``requests``, the rows of ``ids``. Returns the result of ``generate``.
 
-    Rows advance at different speeds. A column is added once all running rows have its token. So scores, stopping criteria and
+    Rows advance at different speeds. A column is added when all running rows have its token. So scores, stopping criteria and
     streamer get the same columns as in ``generate``.
     """
     pads = bool(_eos_criteria(criteria))  # otherwise rows that have finished go on until all have, as in ``generate``

@@ -59,7 +59,7 @@ class Proposer:
         self._allowed = self._most
 
     def load_model(self, *arguments: Any, **named: Any) -> None:
-        """Does nothing, since there is no draft model. vLLM requires the method."""
+        """Does nothing, because there is no draft model. vLLM requires the method."""
 
     def begin_step(self, batch: Any, scheduled: Any) -> None:
         """Receive the batch of the next ``propose``, and the scheduler's output for it (``runner_hook``)."""

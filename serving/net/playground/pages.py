@@ -62,7 +62,7 @@ _PAGE = """<!doctype html>
 def page_routes(page: str) -> list[Route]:
     """Two kinds of routes: the page ``page``, such as "worker.html", at /, and each static file at /playground/NAME.
 
-    They are for ``open_routes`` of ``build_app``, as they hold no data.
+    They are for ``open_routes`` of ``build_app``, because they hold no data.
     """
     names = sorted(file.name for file in FOLDER.iterdir() if file.suffix in _TYPES and file.suffix != ".html")
     return [_route("/", page), *(_route(f"/playground/{name}", name) for name in names)]

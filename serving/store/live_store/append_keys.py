@@ -12,7 +12,7 @@ from suffolk.serving.store.live_store.record import FORGET, KeyedAppend
 KEY_SECONDS = 600
 """How long a key is remembered."""
 MOST_KEYS = 1 << 16
-"""The oldest ones go first."""
+"""The oldest are dropped first."""
 NO_KEY = FORGET
 """An append without a key."""
 

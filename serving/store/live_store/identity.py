@@ -51,7 +51,7 @@ class StoreIdentity:
     group_secret: str
 
     def group_key(self, group: str) -> int:
-        """The 64-bit key of a group, never 0. Without the secret, nobody can find two names with the same key."""
+        """The 64-bit key of a group, never 0. Without the secret, no caller can find two names with the same key."""
         secret = bytes.fromhex(self.group_secret)
         digest = blake2b(group.encode("utf-8", "replace"), digest_size=8, key=secret).digest()
         return int.from_bytes(digest, "little") or 1

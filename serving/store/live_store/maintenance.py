@@ -43,7 +43,7 @@ class Maintenance:
     def round(self) -> None:
         """Work. After an error, which is logged and kept, only ``relieve`` until the pause is over."""
         now = time.monotonic()
-        if now < self._retry_at:  # a wake-up by each append must not repeat a failure at once
+        if now < self._retry_at:  # a wake-up by each append must not repeat a failure immediately
             self._try(self.relieve)
         elif self._try(self.work):
             self.error, self._pause = None, KEEP_SECONDS

@@ -30,8 +30,8 @@ class LiveSettings:
             ``always`` does every acknowledged append survive a power loss.
         interval: seconds between syncs.
         max_tokens, max_bytes: bounds of what was appended; 0: none. ``max_tokens`` also bounds the tokens in published live
-            segments, ``max_bytes`` only memory. The oldest documents go first.
-        max_group_tokens: bound of each group. Its oldest documents go first.
+            segments, ``max_bytes`` only memory. The oldest documents are dropped first.
+        max_group_tokens: bound of each group. Its oldest documents are dropped first.
         ttl_seconds: documents that are older go; 0: none do.
         evict: the order of eviction. ``age``: the oldest documents first. ``use``: whole groups
             first, the least recently used one first; after all groups, the oldest other documents.

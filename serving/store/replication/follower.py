@@ -24,7 +24,7 @@ from suffolk.serving.store.replication.replicated_store import ReplicaSettings, 
 
 LOG = logging.getLogger("suffolk.server")
 TICK_SECONDS = 0.25
-"""Time between two decisions. If the connection to the leader ends, a decision follows at once."""
+"""Time between two decisions. If the connection to the leader ends, a decision follows immediately."""
 ASK_SECONDS = 0.3
 """How long a decision waits for the answers of other copies. Later answers count for the next decision."""
 Leader = tuple[str, int]

@@ -158,7 +158,7 @@ class ReplicatedStore(LiveStore):
 
     @contextmanager
     def _settled(self, reign: int) -> Iterator[None]:
-        """After the block, wait until the copies have what it found or changed, also if it found nothing."""
+        """After the block, wait until the copies have what it found or changed, even if it found nothing."""
         try:
             yield
         except NotFound:

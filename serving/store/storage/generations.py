@@ -192,7 +192,7 @@ def roll_back(url: str, number: int) -> Manifest:
 def prune(remote: RemoteFolder, keep: int) -> int:
     """Remove all but the newest ``keep`` generations, and then segments that no kept generation names.
 
-    Segments of the removed generations go at once, other segments after STRAY_SECONDS. A copy that reads an old generation
+    Segments of the removed generations go immediately, other segments after STRAY_SECONDS. A copy that reads an old generation
     meanwhile misses a file, and takes the newest generation instead.
 
     Returns:

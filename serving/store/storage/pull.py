@@ -111,7 +111,7 @@ def _pull(
         record_origin(store, remote.url, *([manifest] if current is None else [current, manifest]))
         failpoint("pull.fetched")
         workspace.publish(manifest, tokenizer)
-    workspace.finish(manifest)  # also after a kill between these two lines
+    workspace.finish(manifest)  # even after a kill between these two lines
     remove_parts(segments)
     return PullReport(
         url=remote.url,
@@ -157,7 +157,7 @@ def _require_disk(folder: Path, missing: Sequence[SegmentEntry]) -> None:
     free = shutil.disk_usage(folder).free - FREE_BYTES
     if needed > free:
         raise ResourceExhausted(
-            f"{folder.parent}: the pull needs {megabytes(needed)} of disk, and {megabytes(max(0, free))} may be used; free some, "
+            f"{folder.parent}: the pull needs {megabytes(needed)} of disk, and {megabytes(max(0, free))} may be used; free space, "
             "or choose another folder"
         )
 

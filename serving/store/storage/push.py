@@ -127,7 +127,7 @@ def _record(datastore: Datastore, url: str) -> None:
     """Let later pulls from ``url`` replace the datastore. The record of a pull from another URL stays."""
     origin = read_origin(datastore.path)
     if origin is None or origin.url == url:
-        with suppress(PermissionDenied):  # nobody can pull to that folder
+        with suppress(PermissionDenied):  # no pull to that folder is possible
             record_origin(datastore.path, url, datastore.manifest)
 
 

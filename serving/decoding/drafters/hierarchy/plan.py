@@ -83,7 +83,7 @@ class Prediction:
 def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Prediction:
     """The exact expectation for algorithm 1 of the paper, with independent acceptances. Thread-safe.
 
-    A level stops once it has its length. Its last round may gain surplus tokens. The paper's theorem 2.2 ignores these tokens,
+    A level stops when it has its length. Its last round may gain surplus tokens. The paper's theorem 2.2 ignores these tokens,
     and is 4 to 5 % too pessimistic for the paper's example. Here the distribution of the draft length is carried from level to
     level.
 

@@ -268,7 +268,7 @@ class DatastoreDrafter:
                     flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group, scope
                 )
                 parts.append(retriever.find_drafts(query))
-        except DeadlineExceeded:  # other errors come at once, so their time says nothing about answers
+        except DeadlineExceeded:  # other errors come immediately, so their time says nothing about answers
             self._wait_policy.learn_timeout(time.perf_counter() - begin)
             raise
         self._wait_policy.learn_call(time.perf_counter() - begin)

@@ -90,7 +90,7 @@ class InflightCall:
         return DraftTree.empty() if before is None else subtree(before, int(ending[-1]), max_nodes)
 
     def _time(self, call: Future[list[DraftTree]], seconds: float) -> None:
-        """Store the duration of ``call``. Errors other than a missed deadline come at once and are skipped."""
+        """Store the duration of ``call``. Errors other than a missed deadline come immediately and are skipped."""
         if not call.cancelled() and isinstance(call.exception(), DeadlineExceeded | NoneType):
             self._durations.append(seconds)
 

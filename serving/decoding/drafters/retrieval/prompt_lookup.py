@@ -90,7 +90,7 @@ class PromptLookupDrafter:
         try:
             drafts = _native.Drafts(self._look_up([request], [text]), [1])
         finally:
-            text.truncate(len(request.tokens))  # removes the path, also after an error
+            text.truncate(len(request.tokens))  # removes the path, even after an error
         return self._scorer.score([request], drafts, [path]).trees[0]
 
     def _look_up(self, requests: Sequence[DraftRequest], texts: Sequence[ContextIndex]) -> _native.Trees:

@@ -50,7 +50,7 @@ class RetrievalScorer:
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
         """``source``: the source's name in ``calibration``. ``prior``: the prior of new calibrators."""
         self._calibration, self._source, self._prior = calibration, source, prior
-        self._calibrators: dict[tuple[str, bool, str], Calibrator] = {}  # few, since the operator names the tenants
+        self._calibrators: dict[tuple[str, bool, str], Calibrator] = {}  # few, because the operator names the tenants
         for sampled in (False, True):
             self._calibrator("", sampled, "")
         self._kept: dict[int, list[_Kept]] = {}

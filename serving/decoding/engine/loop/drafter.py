@@ -167,7 +167,7 @@ class FeatureDrafter(Drafter, Protocol):
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """Receive ``features``, float[k, layers, width], of the request's next k tokens, on the target's device.
 
-        Features come in order and without gaps from the prompt's first token on, also in steps without a draft. When
+        Features come in order and without gaps from the prompt's first token on, even in steps without a draft. When
         ``propose`` is called, the features of all ``tokens`` except the last have arrived, because the target has not read the
         last token yet. A drafter with fewer features returns an empty tree.
         """
@@ -255,7 +255,7 @@ class PrefetchingDrafter(Drafter, Protocol):
     """
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """Start to prepare the next drafts, and return at once, because the time counts as drafting.
+        """Start to prepare the next drafts, and return immediately, because the time counts as drafting.
 
         ``requests``: requests of the last ``propose``. ``trees``: for each request the tree that the
         target is verifying, possibly empty.

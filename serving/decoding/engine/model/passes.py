@@ -35,7 +35,7 @@ _Make = Callable[[KVCache], SpecialPasses]
 
 KINDS = ("auto", "packed", "captured", "compiled", "graph")
 _ON_CUDA = "captured"
-"""What ``auto`` is on CUDA. Graph passes take its place once they are measured there."""
+"""What ``auto`` is on CUDA. Graph passes take its place when they are measured there."""
 _LEAST_KEYS = 256
 _MOST_PASSES = 64
 """The most static passes that are kept. A further one replaces the least recently used."""
@@ -137,7 +137,7 @@ class Passes:
             try:
                 prepare(self._special)
                 return
-            except RuntimeError as error:  # from CUDA, also if memory for the graph is lacking
+            except RuntimeError as error:  # from CUDA, even if memory for the graph is lacking
                 self._refuse(self.kind, message_line(error), self._next)
                 self._take_next()
 

@@ -54,7 +54,7 @@ FEW_ROWS = 8
 HOPE = 0.7
 """When trees are sized, uncertain sizes of passes count as cheaper by this many standard deviations, so they are tried."""
 CAUTION = 0.3
-"""When passes are booked, an uncertain size counts as dearer by this many standard deviations."""
+"""When passes are booked, an uncertain size counts as slower by this many standard deviations."""
 LEAST_BOOKED = 0.5
 """Share of the measured cost of a row that is booked in any case, because few passes tell a cheap row from a free one."""
 RECHECK = 100

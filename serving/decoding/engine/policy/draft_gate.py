@@ -35,7 +35,7 @@ class GateDecision:
 class DraftGate:
     """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
 
-    A refused source is tried now and then. Trials take a fixed share of the time, so they are rarer if its drafts are dearer.
+    A refused source is tried now and then. Trials take a fixed share of the time, so they are rarer if its drafts are slower.
     They never end.
 
     Attributes:

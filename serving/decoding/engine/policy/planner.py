@@ -140,7 +140,7 @@ class Planner:
             self.costs.update(rows, requests, context, seconds)
         if paused := [budget for budget in self._budgets.values() if not budget.allows]:
             token, row = self._plain_step(requests, context)
-            for budget in paused:  # a busy machine may have made rows look dear
+            for budget in paused:  # a busy machine may have made rows look slow
                 budget.trial = FEW_ROWS * row / token
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0

@@ -260,7 +260,7 @@ def on_disk(options: str, disk: Path, *words: str) -> subprocess.CompletedProces
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("size=65m", "the pull needs 3.0 MB of disk, and 1.0 MB may be used; free some, or choose another folder"),
+        ("size=65m", "the pull needs 3.0 MB of disk, and 1.0 MB may be used; free space, or choose another folder"),
         ("ro", "cannot be written"),
     ],
 )
