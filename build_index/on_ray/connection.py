@@ -52,7 +52,7 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, TimeoutError, ray.exceptions.RayError, ValueError) as error:
-        none_runs = address == "auto" and isinstance(error, ConnectionError)  # Ray's message advises options of ray.init
+        none_runs = address == "auto" and isinstance(error, ConnectionError)  # Ray's message would advise ray.init
         problem = "no cluster runs here" if none_runs else f"no cluster can be joined ({short(error)})"
         raise Unavailable(
             Field("ray"),
