@@ -47,7 +47,7 @@ UNREAD = {
 NO_TEXT = "JSON records without a text (see --text-field and --records)"
 TAR = (257, b"ustar")
 EMPTY, DESCRIPTION = NO_TEXT_AT_ALL = ("empty", "description of a data set")
-"""Reasons why a file is not read that has no text."""
+"""Reasons why a file without text is not read."""
 DESCRIPTIONS = {
     "state.json": ("_fingerprint",),
     "dataset_info.json": ("features",),
@@ -55,7 +55,7 @@ DESCRIPTIONS = {
     "dataset_infos.json": ("features",),
     "index.json": ("column_encodings", "chunk_bytes"),
 }
-"""Files that ``datasets`` and streams of shards have beside their data, and names of which each holds one."""
+"""Files that ``datasets`` and streams of shards have beside their data -> keys, of which each file has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns so many of its first bytes, or all. Errors of it and of ``unread_table`` are raised.
+        read_start: returns so many of its first bytes, or all. Its errors and those of ``unread_table`` are raised.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)

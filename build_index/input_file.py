@@ -211,7 +211,7 @@ def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[
         while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
             chunk = (chunk + more).lstrip(b"\0")
         if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
-            log.warning("%s: what follows the end of the %s stream is left out, because it is none", file.path, packing)
+            log.warning("%s: what follows the end of the %s stream is left out: it is no stream", file.path, packing)
             return
 
 

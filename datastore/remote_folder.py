@@ -21,10 +21,10 @@ UPLOAD_OPTIONS: dict[str, dict[str, int]] = {"s3": {"chunksize": 8 << 20, "max_c
 """Arguments of ``put_file`` that bound its memory, by the scheme of the file system."""
 
 STALL_SECONDS = 600.0
-"""An upload of which no further part arrives for so long is given up. Some clients wait for ever for a lost connection."""
+"""An upload ends if no further part arrives for this long. Some clients wait for ever for a lost connection."""
 HEARTBEAT_SECONDS = 10.0
 READERS = 8
-"""Threads that read from file systems without asynchronous calls."""
+"""Threads for file systems that have no asynchronous calls."""
 
 
 class RemoteFolder:

@@ -73,7 +73,7 @@ class LiveIndex {
 
   // Waits until no merge is running or due, and what merges replaced is freed. Queries that run delay it.
   void settle();
-  // Ends the background thread and lets go of all segments. Later calls throw kUnavailable. May be called twice.
+  // Ends the background thread and releases all segments. Later calls throw kUnavailable. May be called twice.
   void close();
 
  private:
@@ -86,8 +86,8 @@ class LiveIndex {
   struct MergeJob;
   using Lock = std::unique_lock<std::mutex>;
 
-  // Locks segments for one merge or rebase. Its end, by an exception too, locks the mutex and releases the segments
-  // that are still locked.
+  // Locks segments for one merge or rebase. Its destructor locks the mutex and releases the segments that
+  // are still locked.
   class Hold {
    public:
     Hold(LiveIndex& index, Lock& lock) : index_(index), lock_(lock) {}

@@ -40,7 +40,7 @@ _NODES = 2
 CHAIN_MATCHES = (3,)
 """``short_matches`` of a host that verifies chains. A chain is one path, to which more endings add cost and no accepted tokens."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
-"""Settings for requests with sampling, since the host's noise is unknown."""
+"""Settings for requests with sampling, because the host's noise is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class DraftCore:
     ) -> list[list[int]]:
         """Return one chain of up to ``most`` tokens per context, in order; empty if drafting is not expected to pay off.
 
-        Beside a chain of the host, the chain is the best path of a tree with it and all retrieved paths. It is the host's if
-        nothing is retrieved, and after a failure.
+        If the host has a chain, the result is the best path of a tree of this chain and all retrieved paths. It is the host's
+        chain if nothing is retrieved, and after a failure.
 
         Args:
             contexts: the decoding requests of the next pass.

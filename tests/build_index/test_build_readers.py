@@ -92,7 +92,7 @@ def test_what_follows_a_stream_is_left_out_with_a_warning(
         path.write_bytes(compress(lines) * frames + behind)
         assert b"".join(block.payload.data for block in blocks(path)) == lines * frames
         assert [record.getMessage() for record in caplog.records] == [
-            f"{path}: what follows the end of the {kind} stream is left out, as it is none"
+            f"{path}: what follows the end of the {kind} stream is left out: it is no stream"
         ] * warnings
 
 

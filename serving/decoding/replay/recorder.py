@@ -16,7 +16,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.replay.recording import FINISHED, Recording
 
 _MODE = 0o600
-"""Mode of a new file, since it holds users' texts."""
+"""Mode of a new file, because it holds users' texts."""
 
 
 class Recorder:

@@ -24,7 +24,7 @@ from suffolk.serving.store.live_store.record import Change, Layout, decode, find
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """The end of the last file that holds no whole record: a crash left it, or it is being written."""
+    """The end of the last file if it is no whole record: a crash left it, or it is being written."""
 
     path: Path
     offset: int

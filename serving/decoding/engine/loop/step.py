@@ -28,7 +28,7 @@ class StepTrace:
         accepted: the nodes in the text, from the root down.
         sampled: the token that the target sampled after them; None if a drafted token ended the text.
         pieces: the text of the step, as in ``Step``.
-        seconds: of the whole pass by part: draft, wait, forward, verify, compact, other. All requests of a pass share them.
+        seconds: seconds of the whole pass by part: draft, wait, forward, verify, compact, other. All requests of a pass share them.
     """
 
     context: tuple[int, ...]

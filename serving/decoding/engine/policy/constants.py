@@ -8,7 +8,7 @@ REFILL = 0.01
 START = 6.0
 """Tokens in a new budget. At any cost of a row, they suffice to try some sizes of trees, and to see what is accepted."""
 RESUME = 0.3
-"""Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
+"""Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes, so that some cheap drafts fit."""
 MOST_SAVED = 40.0
 """The most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
 STAKE = 0.25
@@ -22,7 +22,7 @@ GIFT = 0.05
 INSTALMENT = 0.03
 """Share of a deferred cost that each step pays: about thirty steps pay for a prefill."""
 START_UP = 0.5
-"""Seconds of unusually slow drafts that are booked as costs of the start, for each group of sources."""
+"""Seconds of unusually slow drafts that are not booked, for each group of sources."""
 UNUSUAL = 4.0
 """A draft's time above this multiple of the usual time is deferred: a single slow read of a cold file shows no trend."""
 
