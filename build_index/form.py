@@ -79,7 +79,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns so many of its first bytes, or all. Its errors and those of ``unread_table`` are raised.
+        read_start: returns this number of its first bytes, or all. Its errors and those of ``unread_table`` are raised.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
 """Name of a format -> first bytes of its files."""
 MAGIC_BYTES = 64
-"""Bytes of a file that show its format, also behind a short frame that is skipped."""
+"""Bytes of a file that show its format, even after a short frame that is skipped."""
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")

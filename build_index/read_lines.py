@@ -13,7 +13,7 @@ from suffolk.build_index.input_file import InputFile, read_chunks
 from suffolk.datastore.errors import InvalidArgument
 
 DAMAGED_CHARACTERS = 200
-"""So much of a damaged array becomes a line."""
+"""This much of a damaged array becomes a line."""
 _BETWEEN = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 

@@ -89,7 +89,7 @@ class Building:
 
 
 def building_of(need: Need, costs: ServiceCosts, nodes: int) -> Building:
-    """The build on so many nodes, if all their cores always work. Copying is not counted."""
+    """The build on this many nodes, if all their cores always work. Copying is not counted."""
     text = need.tokens * costs.token_bytes
     tokenize, sort = text / costs.text_bytes / 3600, need.tokens / costs.sorted_tokens / 3600
     memory = build_bytes(need.tokens_of_segment, need.vocab_size)

@@ -46,7 +46,7 @@ def compare_plan(plan: CapacityPlan) -> list[Compared]:
 
 
 def compare_shard(shard: ShardModel, nodes: int, failing: int = 0, name: str = "") -> list[Compared]:
-    """Compare utilisation, calls a second and seconds of a call to all shards, at so many nodes, of which some fail."""
+    """Compare utilisation, calls a second and seconds of a call to all shards, at this many nodes, of which some fail."""
     calls = max(LEAST_CALLS, CALLS // shard.shards)
     simulated = simulate(shard, nodes, calls, failing=failing)
     up = nodes - failing

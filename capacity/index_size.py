@@ -20,7 +20,7 @@ def token_width(vocab_size: int) -> int:
 
 
 def segment_bytes(tokens: float, documents: float, vocab_size: int, table_bytes: float) -> float:
-    """Bytes of a segment file with so many tokens (without separators) and documents. ``table_bytes``: of a document's row."""
+    """Bytes of a segment file with this many tokens (without separators) and documents. ``table_bytes``: a document's row."""
     body = (
         (tokens + documents) * token_width(vocab_size)
         + tokens * POSITION_BYTES
@@ -38,7 +38,7 @@ def directory_bytes(tokens: float, segments: int, vocab_size: int) -> float:
 
 
 def build_bytes(segment_tokens: float, vocab_size: int) -> float:
-    """Memory to build a segment of so many tokens."""
+    """Memory to build a segment of this many tokens."""
     return segment_tokens * (build_width(vocab_size) + SORT_BYTES_PER_TOKEN)
 
 

@@ -91,7 +91,7 @@ class ShardModel:
         return self.calls_per_second * self.service.mean
 
     def utilisation(self, nodes: float) -> float:
-        """Share of the time for which a server of so many nodes is busy."""
+        """Share of the time for which a server of this many nodes is busy."""
         return self.busy_servers / (nodes * self.processes)
 
     @property
@@ -115,7 +115,7 @@ class ShardModel:
         return self.rounds * self.shards * (self.costs.client_call_s + self.need.batch * self.costs.client_context_s)
 
     def response(self, nodes: float) -> Response:
-        """Times of a call if each takes one of the servers of so many nodes at random. Their utilisation must be below 1."""
+        """Times of a call if each takes one of the servers of this many nodes at random. Their utilisation must be below 1."""
         return Response(self.service, self.utilisation(nodes))
 
     def latency(self, nodes: float) -> float:

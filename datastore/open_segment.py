@@ -105,7 +105,7 @@ def deletion_metadata(segment: str, document: int) -> Metadata:
 
 
 def deleted_place(origin: Origin) -> tuple[str, int]:
-    """The live segment and the document index that an entry of a deletion segment names. The document may not exist.
+    """The live segment and the document index that an entry of a deletion segment names. The document might not exist.
 
     Raises:
         Corruption: the entry does not name a segment and a document index.

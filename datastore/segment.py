@@ -72,7 +72,7 @@ def write_segment(
     Args:
         tokens: uint16 or uint32 [n], every document followed by one separator; may be a memory map.
         vocab_size: all ids are below it.
-        order_depth: suffixes are sorted by this many tokens, 1..1024. In a query, max_match + max_depth may not exceed it.
+        order_depth: suffixes are sorted by this many tokens, 1..1024. In a query, max_match + max_depth must not exceed it.
         fingerprint: fingerprint of the tokenizer, 64 hex digits; None if unknown.
         documents: the table of ``DocumentTableWriter.finish``.
         threads: number of threads that sort; 0: one per core. The bytes written do not depend on it.

@@ -64,7 +64,7 @@ def tree_depth(parents: Sequence[int]) -> int:
 def path_counts(
     store: Retriever, match: Tokens, paths: Sequence[Sequence[int]], expired: Callable[[], bool] = lambda: False
 ) -> list[int]:
-    """How often ``store`` holds ``match`` with each of ``paths`` behind it. A path may be empty if ``match`` is not.
+    """How often ``store`` holds ``match`` with each of ``paths`` after it. A path may be empty if ``match`` is not.
 
     Raises DeadlineExceeded: ``expired`` returned True before all were counted.
     """

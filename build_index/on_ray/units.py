@@ -10,7 +10,7 @@ from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.inputs import Inputs
 
 UNIT_BYTES = 16 << 20
-"""A unit takes whole files until it has so many bytes, because a task costs some milliseconds."""
+"""A unit takes whole files until it has this many bytes, because a task costs some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

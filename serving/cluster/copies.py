@@ -20,7 +20,7 @@ from suffolk.serving.store.replication.servicer import MAX_FOLLOWERS
 
 MAX_COPIES = 1 + MAX_FOLLOWERS
 Placement = Mapping[str, Mapping[str, str]]
-"""Key of a shard -> node -> HOST:PORT of its copy there, the node that may lead first at the front."""
+"""Key of a shard -> node -> HOST:PORT of its copy there. The first node may lead first."""
 
 
 def with_copies(config: ClusterConfig, nodes: Sequence[RayNode], before: Mapping[str, str]) -> ClusterConfig:

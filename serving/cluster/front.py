@@ -39,7 +39,7 @@ WAIT_SECONDS = 60.0
 _RETRY_SECONDS = 0.1
 _CONNECT_SECONDS = 2.0
 _MAX_LOST = 2
-"""A request fails after so many workers died while they worked on it: the request itself may end them."""
+"""A request fails after this many workers died while they worked on it: the request itself may end them."""
 _REFUSALS = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """A worker with one of these has not begun to work on the request: it is full, or it stops."""
 _HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")

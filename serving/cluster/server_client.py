@@ -24,7 +24,7 @@ class ServerClient:
     Attributes:
         token_file: has the token that is sent.
         ca: certificate of the authority that signed the servers' certificates; without it, the system's authorities count.
-        cert, key: the own certificate.
+        cert, key: the caller's certificate.
     """
 
     token_file: str = ""

@@ -25,7 +25,7 @@ from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
-"""The message about a body of at most so many bytes shows its invalid value. An error holds its value, and that may be
+"""The message about a body of at most this many bytes shows its invalid value. An error holds its value, and that may be
 the whole body."""
 _KEYS = 200
 """Characters of the names of a body's fields that a message shows."""

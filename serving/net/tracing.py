@@ -112,7 +112,7 @@ class ClientSpan:
 
 
 def start_client_span(method: str, queries: int) -> ClientSpan:
-    """A span of a call of the draft service with so many queries, within the running trace."""
+    """A span of a call of the draft service with this many queries, within the running trace."""
     known: Metadata = ((HEADER, request_id()),) if request_id() else ()
     if _tracer is None:
         return ClientSpan(None, known or None)

@@ -30,8 +30,8 @@ class ReplicaSet:
 
     Attributes:
         replicas: all of them, in the order of the topology.
-        budget: of second calls. Each first call adds HEDGE_SHARE.
-        latencies: of answered calls.
+        budget: budget of second calls. Each first call adds HEDGE_SHARE.
+        latencies: latencies of answered calls.
     """
 
     def __init__(self, replicas: Sequence[ReplicaClient], zone: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 TESTED = ("0.32", "0.33")
 KEY = "suffolk"
-"""Of Suffolk's options in ``additional_config``."""
+"""Key of Suffolk's options in ``additional_config``."""
 
 
 def is_tested() -> bool:

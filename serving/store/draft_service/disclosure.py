@@ -62,7 +62,7 @@ class StoreView(Retriever):
 class MinCount(StoreView):
     """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
 
-    A match is the longest suffix that so many documents hold, and a tree has only nodes that they do. A text is shown only if
+    A match is the longest suffix in ``least`` documents, and each node of a tree is in as many. A text is shown only if
     its documents were counted one by one. Very frequent text of few documents may be hidden (``Retriever.count_documents``).
     A lookup below the limit costs further lookups: the binary logarithm of its length.
     """
@@ -116,7 +116,7 @@ class MinCount(StoreView):
         return self._store.find_matches(query._replace(contexts=tails))
 
     def _drafts(self, query: ContextQuery) -> list[DraftTree]:
-        """The frequent nodes behind the longest frequent match of each context, in one scope."""
+        """The frequent nodes after the longest frequent match of each context, in one scope."""
         matches = self._matches(query)
         tails = [_tail(context, match.length) for context, match in zip(query.contexts, matches, strict=True)]
         trees = self._store.find_drafts(query._replace(contexts=tails))

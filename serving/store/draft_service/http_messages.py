@@ -213,7 +213,7 @@ def describe_tree(
 def describe_occurrences(
     service: DraftService, body: OccurrencesBody, places: Sequence[Occurrence], expired: Expired
 ) -> list[dict[str, Any]]:
-    """What ``body`` asks for: the text of each occurrence before its pattern, of the pattern, and behind it."""
+    """What ``body`` asks for: the text of each occurrence before its pattern, of the pattern, and after it."""
     if not body.texts:
         return [{} for _ in places]
     store = service.chosen(body.choices(), expired)

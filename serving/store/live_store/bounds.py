@@ -1,4 +1,4 @@
-"""Keeps a live store within its bounds: which documents go, and when."""
+"""Keeps a live store within its bounds: which documents are evicted, and when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Bounds:
     """Evicts documents in memory. Thread-safe.
 
     Attributes:
-        evicted_documents, evicted_tokens: what went since the store was opened, from memory and from files.
+        evicted_documents, evicted_tokens: evictions since the store was opened, from memory and from files.
     """
 
     def __init__(self, writer: LiveWriter, settings: LiveSettings) -> None:
@@ -87,12 +87,12 @@ class Bounds:
                 self._used = {key: None for key in self._used if index.group_stats(key)["documents"]}
 
     def count_evicted(self, documents: int, tokens: int) -> None:
-        """Add to the counts of what went. Differences below 0, because of appends at the same time, add nothing."""
+        """Add to the counts of evictions. Differences below 0, because of appends at the same time, add nothing."""
         self.evicted_documents += max(0, documents)
         self.evicted_tokens += max(0, tokens)
 
     def _evict_groups(self, excess: int) -> int:
-        """Remove the groups that were used the longest ago. Returns their tokens."""
+        """Remove the groups that were used least recently. Returns their tokens."""
         removed: list[int] = []
         tokens = 0
         while tokens < excess:

@@ -67,7 +67,7 @@ def create_live_store(
     Args:
         tokenizer: a Hugging Face folder, a tokenizer.json or a hub name; None: only token ids can be appended.
         vocab_size: number of ids; needed without a tokenizer.
-        order_depth: tokens by which suffixes are sorted; ``max_match + max_depth`` of a query may not exceed it.
+        order_depth: tokens by which suffixes are sorted; ``max_match + max_depth`` of a query must not exceed it.
 
     Raises:
         InvalidArgument: the folder exists, or a value is out of its bounds.

@@ -15,14 +15,14 @@ from suffolk.serving.store.live_store.record import Change, frame
 from suffolk.serving.store.replication.documents import DocumentChecksums
 
 SILENT_SECONDS = 1.5
-"""A copy that makes no progress for so long leaves the copies in sync. A leader that is silent for so long gets a
+"""A copy that makes no progress for this long leaves the copies in sync. A leader that is silent for this long gets a
 successor."""
 BROKEN_SECONDS = 0.5
 """The same limit after a connection has ended, if the other side neither connects nor answers again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000
-"""A follower that lacks at most so many changes comes in sync. From then on, each change waits for it."""
+"""A follower that lacks at most this many changes comes in sync. From then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
 """The most bytes of changes that wait for a follower. With more, the follower is dropped. It connects again, and gets what
 it lacks."""
@@ -152,7 +152,7 @@ class Feed:
         """Wait until all copies in sync have all changes below ``position``, and until they are enough copies.
 
         Args:
-            reign: from ``require_copies``. A store that has not led all the time since then may have lost the changes.
+            reign: result of ``require_copies``. A store that has not led all the time since then may have lost the changes.
 
         Raises:
             DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.

@@ -26,7 +26,7 @@ EPOCH_NUMBERS = 1 << 40
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
-"""A leader that reaches neither the register nor its copies for so long stops leading."""
+"""A leader that reaches neither the register nor its copies for this long stops leading."""
 
 Ask = Callable[[], Mapping[str, ReplicaStatus]]
 """Asks the other copies. Returns the copies that answer, by id."""
@@ -144,7 +144,9 @@ class Member:
             lost = "" if sure else lost
             self._take_lead(() if lost else value.in_sync)
             if not self._feed.leads:
-                raise Unavailable(f"{self.name}: another copy began to lead at the same time; look again who leads")
+                raise Unavailable(
+                    f"{self.name}: another copy began to lead at the same time; check again which copy leads"
+                )
             return lost
 
     def is_stalled(self) -> bool:
@@ -166,7 +168,7 @@ class Member:
         return self._clock() - self._complete
 
     def status(self) -> ReplicaStatus:
-        """What it is and has now."""
+        """Its present state."""
         with self._writer.paused() as position:
             value = self.entry.value
             return ReplicaStatus(
@@ -347,7 +349,7 @@ class Member:
         self._feed.require([each for each in in_sync if each != self.id])
 
     def _leads_by_register(self) -> bool:
-        """Whether this process leads by the register: since now, or still. A bid may also succeed after its answer was lost."""
+        """Whether this process leads by the register, from now on or still. A bid may also succeed after its answer was lost."""
         value = self.entry.value
         epoch = self._led if self._feed.leads else self._bid
         return (value.leader, value.run, value.epoch) == (self.id, self._run, epoch)

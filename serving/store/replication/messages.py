@@ -22,7 +22,7 @@ MAX_HELD_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """What a replica is and has. ``info()["replica"]`` holds it.
+    """The state of a replica. ``info()["replica"]`` holds it.
 
     Attributes:
         id: random id of the replica, kept in its folder.

@@ -54,7 +54,7 @@ class Peer:
         self._stub = replication_pb2_grpc.ReplicationServiceStub(self._channel)
 
     def status(self) -> ReplicaStatus:
-        """What it is and has."""
+        """Its state."""
         request = replication_pb2.ReplicaRequest(datastore=self._name)
         reply = self._answer(lambda: self._stub.GetState(request, timeout=_STATE_SECONDS))
         return ReplicaStatus(**{each.name: getattr(reply, each.name) for each in fields(ReplicaStatus)})

@@ -81,7 +81,7 @@ class ReplicatedStore(LiveStore):
         return "" if self.feed.leads else self.member.problem
 
     def status(self) -> ReplicaStatus:
-        """What it is and has now."""
+        """Its present state."""
         return self.member.status()
 
     def info(self) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class GatedDrafter:
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """Count an error of the block as a failed draft, and go on behind it."""
+        """Count an error of the block as a failed draft, and go on after the block."""
         try:
             yield
         except USER_CODE_ERRORS as error:

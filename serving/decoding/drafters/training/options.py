@@ -80,7 +80,7 @@ class TrainOptions:
         learning_rate: the maximum. It rises over the first ``warmup`` (a share) of the steps, then decays to
             0 along a cosine.
         steps: number of steps. ``passes``: number of passes over the text. Set at most one; with neither, one pass.
-        weight_decay: of AdamW. ``clip``: largest gradient norm; 0 for no limit.
+        weight_decay: AdamW's. ``clip``: largest gradient norm; 0 for no limit.
         dtype, device: of the target, as in ``Target.load``. ``threads``: CPU threads, for the record; None for torch's
             choice.
         seed: seed of the head's initial weights, the order of windows, training noise, and regeneration.

@@ -226,7 +226,7 @@ class DrafterPool:
 
     @contextmanager
     def _guard(self, name: str, requests: Sequence[Request]) -> Iterator[None]:
-        """Count an error of the ``with`` block as a failure of the drafter for each of ``requests``, and go on behind it."""
+        """Count an error of the ``with`` block as a failure of the drafter for each of ``requests``, and go on."""
         try:
             yield
         except USER_CODE_ERRORS as error:

@@ -154,7 +154,7 @@ class StepLoop:
         clock.lap("draft")
         try:
             read, found = self._read(entries, clock)
-        except ResourceExhausted as error:  # the drafts may not fit: try the step without them
+        except ResourceExhausted as error:  # the drafts might not fit: try the step without them
             entries = self._without_drafts(entries, error)
             read, found = self._read(entries, clock)
         outcomes, rows = found.outcomes, found.rows

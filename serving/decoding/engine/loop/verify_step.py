@@ -35,7 +35,7 @@ class Outcome:
     Attributes:
         path: int64[k], the accepted nodes, from the root down.
         token: the token after them, sampled from the target.
-        log_probabilities: of the k + 1 tokens; empty unless ``logprobs`` is set.
+        log_probabilities: one for each of the k + 1 tokens; empty unless ``logprobs`` is set.
     """
 
     path: npt.NDArray[np.int64]

@@ -174,7 +174,7 @@ def walk_kernel(
 ):  # fmt: skip
     """Follow the sampled tokens of one request down its draft. The first of equal siblings is used.
 
-    ``path`` gets the accepted rows behind the first row, and the numbers of the other rows. ``source`` and ``target`` get the
+    ``path`` gets the accepted rows after the first row, and the numbers of the other rows. ``source`` and ``target`` get the
     cache rows from and to which rows move. Rows of a request have consecutive cache rows.
     """
     request = tl.program_id(0)

@@ -41,7 +41,7 @@ class AcceptanceModel:
     """Corrects calibrated scores by observed acceptance. Not thread-safe.
 
     A score gets two factors: one of its drafter, and one of its drafter in its request. The first is needed because trees
-    whose scores are too high are verified most. The second is needed because a source may not fit a request's text.
+    whose scores are too high are verified most. The second is needed because a source might not fit a request's text.
     """
 
     def __init__(self) -> None:

@@ -22,9 +22,9 @@ def typical_path(
     delta: float,
     allowed: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.int64]:
-    """LOSSY: int64[k], the longest path of acceptable nodes from the top down; of equally long paths the most probable.
+    """LOSSY: int64[k], the longest path of acceptable nodes from the top down; among equally long paths the most probable.
 
-    Of siblings with the same token, the first is used, as in ``match``. At temperature 0, where all distributions are one-hot,
+    The first of equal siblings is used, as in ``match``. At temperature 0, where all distributions are one-hot,
     ``match`` gives the same path. A row with NaN accepts nothing.
 
     Args:
