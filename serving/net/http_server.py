@@ -31,8 +31,8 @@ SPARE_CONNECTIONS = 64
 READ_SECONDS = 5.0
 """Seconds for one read of a request."""
 IDLE_SECONDS = 95.0
-"""Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds
-(Go's). They have to close first: a request may be under way while the server closes."""
+"""Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds.
+They have to close first: a request may be under way while the server closes."""
 _SMALL = 1 << 16
 """Bytes that are passed on before their connection waits for the pace."""
 _LAST_SECONDS = 0.5
@@ -41,7 +41,7 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 
 
 
 class PacedFlow(FlowControl):
-    """Pauses reading for the application, as uvicorn's, and for the pace of the server. Both must let a connection go on."""
+    """Pauses reading for the application, as in uvicorn, and for the server's pace. Reading goes on if both allow it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -54,7 +54,7 @@ class PacedFlow(FlowControl):
         return self.read_paused or self._held is not None
 
     def hold(self, seconds: float, then: Callable[[], object]) -> None:
-        """Read nothing for ``seconds``, and call ``then``. Call it with nothing held."""
+        """Read nothing for ``seconds``, then call ``then``. REQUIRES: no hold is active."""
         self._held = asyncio.get_running_loop().call_later(seconds, self._release, then)
         self._socket.pause_reading()
 

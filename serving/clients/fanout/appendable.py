@@ -39,7 +39,7 @@ from suffolk.serving.net.url import tenant_of
 
 T = TypeVar("T")
 REPEAT_SECONDS = 10.0
-"""How long a change of which the outcome is unknown is repeated."""
+"""How long a change of unknown outcome is repeated."""
 REFUSED_SECONDS = 3.0
 """How long a change that is refused is repeated. Within this time another copy leads, if any can."""
 TRY_SECONDS = 1.0
@@ -68,7 +68,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
 
     A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any shard; all of
     one append lie in the same shard. Arguments, results and errors are as in ``LiveStore``. A change that a server refused is
-    made at the leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, because
+    made at the leader. A change that no copy takes, or of unknown outcome, is repeated for some seconds, because
     another copy may lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
     """
 
@@ -195,7 +195,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
 
 
 def _total(name: str, values: Sequence[Any]) -> Any:
-    """A field of ``LiveStats`` of several shards. Numbers are joined; of texts, the first counts."""
+    """A field of ``LiveStats`` of several shards. Numbers are joined; the first text counts."""
     known = [each for each in values if each is not None]
     if name == "oldest_time":
         return min(filter(None, known), default=0)  # 0: there is no document
@@ -230,7 +230,7 @@ def find_leader(shard: ReplicaSet, last: int = 0) -> Leader:
     if found.remote is None:
         reason = "; ".join(problems) or "all of them answer"
         raise Unavailable(
-            f"no copy leads, so nothing is changed ({reason}); see what the copies are with 'suffolk promote --dry-run'",
+            f"no copy leads, so nothing is changed ({reason}); see the state of the copies with 'suffolk promote --dry-run'",
             change="none",
         )
     return found

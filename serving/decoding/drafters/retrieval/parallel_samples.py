@@ -53,7 +53,7 @@ class _Samples:
 class ParallelSamplesDrafter:
     """Finds the ending of an answer in other answers to the same prompt, and drafts what followed it there. Not thread-safe.
 
-    The others run at the same time, or ended while one did. So they help where a prompt is sampled several times. They have the
+    The other answers run at the same time, or ended while another ran. So they help where a prompt is sampled several times. They have the
     request's tenant. A request that must not be remembered neither gives drafts nor gets any.
     """
 

@@ -1,6 +1,6 @@
 """Samples all rows of a pass, each by its own settings, without a value that the host would have to know.
 
-So a CUDA graph can hold it. ``Sampler`` takes the same token from the same logits. Sums over a row, for top-p, may round
+So a CUDA graph can hold the sampling. ``Sampler`` takes the same token from the same logits. Sums over a row, for top-p, may round
 differently in the last bit if the number of rows differs, as in ``Sampler`` itself.
 """
 
