@@ -100,7 +100,7 @@ def refuse_replica(store: Path) -> None:
     from the other copies."""
     if (path := store / LIVE_NAME / REPLICA_NAME).exists():
         raise InvalidArgument(
-            f"{store} is a copy of a store on other servers; serve it with --register, or remove {path} to make it an independent store"
+            f"{store} is a copy of a store on other servers; serve it with --register, or remove {path} to make it independent"
         )
 
 
