@@ -204,7 +204,7 @@ class ClusterConfig:
                     "options of workers has ",
                     Field("tls_client_ca"),
                     ", and a front, whose certificate would stand for all of its callers; "
-                    "leave one of both out, or use access",
+                    "leave one of the two out, or use access",
                 )
 
 
