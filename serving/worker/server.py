@@ -34,10 +34,16 @@ class WorkerServer(Server):
     If the engine dies, health checks report NOT_SERVING, running calls fail with the cause, and ``wait`` raises it."""
 
     def __init__(
-        self, config: ServerConfig, service: DecodeService, cors_origins: tuple[str, ...] = (), tool_format: str = AUTO
+        self,
+        config: ServerConfig,
+        service: DecodeService,
+        cors_origins: tuple[str, ...] = (),
+        tool_format: str = AUTO,
+        reasoning: str = AUTO,
     ) -> None:
+        """``cors_origins``, ``tool_format``, ``reasoning``: as in ``build_openai_app``."""
         super().__init__(config, service.admission)
-        self._cors_origins, self._tool_format = cors_origins, tool_format
+        self._cors_origins, self._formats = cors_origins, (tool_format, reasoning)
         self.service = service
         service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
@@ -71,7 +77,7 @@ class WorkerServer(Server):
         started = int(time.time())
         hosts = self.config.host_rules(self._cors_origins)
         return build_openai_app(
-            self.service, self.ready, self.authenticator, hosts, started, self._cors_origins, self._tool_format
+            self.service, self.ready, self.authenticator, hosts, started, self._cors_origins, *self._formats
         )
 
     def http_limits(self) -> HttpLimits:

@@ -198,7 +198,7 @@ def _serve(options: Options, server: ServerConfig, service: DecodeService, start
     from suffolk.serving.worker.server import WorkerServer
 
     LOG.info("%s", _facts(service))
-    running = WorkerServer(server, service, check_origins(options.cors_origin), options.tool_format)
+    running = WorkerServer(server, service, check_origins(options.cors_origin), options.tool_format, options.reasoning)
     live = server_settings(running) | {"stream_interval": service.set_stream_interval}
     running.reloads["the settings"] = SettingsReload(options, live)
     starting.close()

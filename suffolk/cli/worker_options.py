@@ -100,6 +100,12 @@ class Options(
         "form in which the model writes tool calls; 'auto' is the form of its chat template",
         choices=(AUTO, *FORMATS),
     )
+    reasoning: str = rare(
+        AUTO,
+        "marks around the reasoning of the model, with a space between; 'auto' is those of its chat template, and 'none' leaves "
+        "reasoning in the content",
+        metavar="MARKS",
+    )
     stream_interval: Annotated[float, Within(0, 60_000)] = option(
         0.0,
         "least time between two packets of a stream; 0 sends one packet for each step, whose size shows the accepted tokens",

@@ -65,6 +65,7 @@ def working(
     datastores: Sequence[Retriever] = (),
     names: Sequence[str] = (),
     cors_origins: tuple[str, ...] = (),
+    reasoning: str = "auto",
     **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
@@ -84,6 +85,7 @@ def working(
                 names=names,
             ),
             cors_origins,
+            reasoning=reasoning,
         ) as server,
     ):
         yield server

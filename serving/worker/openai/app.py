@@ -37,6 +37,7 @@ from suffolk.serving.worker.openai.chat import ChatAnswer
 from suffolk.serving.worker.openai.completions import CompletionAnswer
 from suffolk.serving.worker.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.reasoning import find_marks
 from suffolk.serving.worker.openai.response_body import ResponseBody
 from suffolk.serving.worker.openai.responses import ResponseAnswer, response_calls
 from suffolk.serving.worker.openai.schema import (
@@ -63,6 +64,7 @@ def build_openai_app(
     started: int,
     cors_origins: Sequence[str] = (),
     tool_format: str = AUTO,
+    reasoning: str = AUTO,
 ) -> ASGIApp:
     """The application of ``service``.
 
@@ -73,18 +75,18 @@ def build_openai_app(
         started: time of the start, in seconds.
         cors_origins: origins of web pages that may read answers; "*" for all.
         tool_format: format of the model's tool calls (``tool_format.py``).
+        reasoning: marks of the model's reasoning (``reasoning.py``).
 
-    Raises InvalidArgument: an unknown ``tool_format``.
+    Raises InvalidArgument: an unknown ``tool_format`` or ``reasoning``.
     """
     form = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
-    calls, answer = partial(chat_calls, form=form), partial(ChatAnswer, form=form)
+    text_form: dict[str, Any] = {"form": form, "marks": find_marks(service.engine.target.tokenizer, reasoning)}
+    calls, answer = partial(chat_calls, **text_form), partial(ChatAnswer, **text_form)
     bodies = LargeBodies()
     chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer, bodies)
     completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer, bodies)
-    answer_response = partial(ResponseAnswer, form=form)
-    responses = GenerateEndpoint(
-        service, "Responses", ResponseBody, partial(response_calls, form=form), answer_response, bodies
-    )
+    calls_of_response, response = partial(response_calls, **text_form), partial(ResponseAnswer, **text_form)
+    responses = GenerateEndpoint(service, "Responses", ResponseBody, calls_of_response, response, bodies)
     every = [_model(service, name, started) for name in service.names]
 
     async def models(request: Request) -> Response:

@@ -28,6 +28,7 @@ from suffolk.serving.worker.openai.history import (
     simpler_forms,
     template_messages,
 )
+from suffolk.serving.worker.openai.reasoning import ReasoningMarks, thought_of, with_reasoning
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
     MAX_TEXTS,
@@ -39,6 +40,7 @@ from suffolk.serving.worker.openai.schema import (
     Message,
     TemplateFields,
 )
+from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_choice import ToolChoice, as_tools, read_function_call, read_tool_choice
 from suffolk.serving.worker.openai.tool_format import ToolFormat, generic_messages, takes_tools
 from suffolk.serving.worker.service import DecodeService
@@ -53,8 +55,13 @@ def require_model(service: DecodeService, model: str | None) -> None:
         raise NotFound(f"model {model!r} does not exist here; this worker serves {', '.join(map(repr, service.names))}")
 
 
-def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
-    """One call for each text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
+def chat_calls(
+    service: DecodeService, body: ChatBody, form: ToolFormat, marks: ReasoningMarks | None
+) -> list[GenerateCall]:
+    """One call for each text that ``body`` requests. Raises InvalidArgument.
+
+    ``form``: format of the model's tool calls. ``marks``: of its reasoning.
+    """
     if body.top_logprobs and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, tools = service.engine.target, chosen_tools(body)
@@ -64,6 +71,11 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
     grammar = read_guided(body) or read_grammar(body.response_format, body.format_field)
     if tools is not None:
         grammar = tools.grammar(form, target.tokenizer, grammar, _schema_fields(body))
+    thought = thought_of(marks, body, TokenTexts(target.tokenizer), prompt)
+    if thought is not None:
+        grammar = thought.before(grammar, target.tokenizer)
+        if thought.marks.is_special:
+            body = body.model_copy(update={"skip_special_tokens": False})  # they would be missing in the text
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     length = body.length or _rest(service, body, prompt, body.prompt_field)
     return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
@@ -128,8 +140,12 @@ def encode_messages(
     limits.check_chat(template.prompt_field, [message.role for message in messages], contents)
     knows_developer = "developer" in source
     conversation = [
-        {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
-        for message, content in zip(messages, contents, strict=True)
+        {
+            **with_reasoning(at, message.model_extra or {}),
+            "role": _role(message.role, knows_developer),
+            "content": content,
+        }
+        for at, (message, content) in enumerate(zip(messages, contents, strict=True))
     ]
     conversation = in_call_order(template_messages(call_messages(conversation)))
     if not takes_tools(target.tokenizer) and (tools or "tool" not in source):

@@ -1,4 +1,4 @@
-"""Answers of /v1/chat/completions: the message of the assistant while it is generated, with its tool calls."""
+"""Answers of /v1/chat/completions: the message of the assistant while it is generated, with its reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbab
 from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.answer import FINISH, Answer
 from suffolk.serving.worker.openai.calls import chosen_tools
+from suffolk.serving.worker.openai.reasoning import ReasoningMarks, ReasoningParser, Thought, thought_of
 from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
@@ -30,16 +31,26 @@ class ChatAnswer(Answer[ChatBody]):
     kind = "chat.completion"
     chunk_kind = "chat.completion.chunk"
 
-    def __init__(self, model: str, body: ChatBody, runs: TextRuns, tokens: TokenTexts, form: ToolFormat) -> None:
-        """``form``: format of the model's tool calls."""
+    def __init__(
+        self,
+        model: str,
+        body: ChatBody,
+        runs: TextRuns,
+        tokens: TokenTexts,
+        form: ToolFormat,
+        marks: ReasoningMarks | None,
+    ) -> None:
+        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
         super().__init__(model, body, runs, tokens)
-        tools = chosen_tools(body)
-        self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, form))  # by index of the run
+        tools, thought = chosen_tools(body), message_thought(marks, body, runs, tokens)
+        self._thinks = marks is not None
+        self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, form, thought))  # by index of the run
 
     def choice(self, run: TextRun) -> dict[str, Any]:
         message = self._messages[run.index]
-        content, calls = message.add(run.text, run.finish)
+        reasoning, content, calls = message.add(run.text, run.finish)
         found: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        found |= self._reasoned(reasoning)
         if calls:
             found |= {"content": content or None, **self._called(calls)}
         return {
@@ -55,9 +66,11 @@ class ChatAnswer(Answer[ChatBody]):
             choices.append(_delta(run, {"role": "assistant", "content": ""}))
         logprobs = self._logprobs(step.log_probabilities, step.finish)
         message = self._messages[run.index]
-        content, calls = message.add(step.text, step.finish)
-        if content or logprobs:
-            choices.append(_delta(run, {"content": content}) | {"logprobs": logprobs})
+        reasoning, content, calls = message.add(step.text, step.finish)
+        added = self._reasoned(reasoning)
+        if added or content or logprobs:
+            added |= {"content": content} if content or not added else {}
+            choices.append(_delta(run, added) | {"logprobs": logprobs})
         if self.body.functions:
             choices += [_delta(run, {"function_call": call}) for call in first_call(calls)]
         else:
@@ -73,6 +86,20 @@ class ChatAnswer(Answer[ChatBody]):
 
     def empty_delta(self, run: TextRun) -> dict[str, Any]:
         return _delta(run, {})
+
+    def usage(self) -> dict[str, Any]:
+        counts = super().usage()
+        if self._thinks:
+            sizes = [each.reasoning_tokens(self.runs[at], self.tokens) for at, each in self._messages.items()]
+            counts["completion_tokens_details"] = {
+                **counts.get("completion_tokens_details", {}),
+                "reasoning_tokens": sum(sizes),
+            }
+        return counts
+
+    def _reasoned(self, reasoning: str) -> dict[str, Any]:
+        """The field of a message, or of a delta, for its reasoning."""
+        return {"reasoning_content": reasoning} if reasoning and self.body.include_reasoning is not False else {}
 
     def _called(self, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The field of a whole message for its calls."""
@@ -100,25 +127,46 @@ def _shown(found: Sequence[LogProbability], finish: str) -> Sequence[LogProbabil
     return found[:-1] if finish == "eos" else found
 
 
-class ChatMessage:
-    """Splits the text of one message into content and calls. Not thread-safe."""
+def message_thought(marks: ReasoningMarks | None, body: ChatBody, runs: TextRuns, tokens: TokenTexts) -> Thought | None:
+    """The thought to split off from each answer to ``body``, if there is one."""
+    return thought_of(marks, body, tokens, runs[0].call.prompt) if body.splits_reasoning else None
 
-    def __init__(self, tools: ToolChoice | None, form: ToolFormat) -> None:
-        """``tools``: the tools that may be called. None: all text is content."""
+
+class ChatMessage:
+    """Splits the text of one message into reasoning, content and calls. Not thread-safe."""
+
+    def __init__(self, tools: ToolChoice | None, form: ToolFormat, thought: Thought | None = None) -> None:
+        """``tools``: the tools that may be called. None: the text has no calls. ``thought``: None for no reasoning."""
+        self._thought = ReasoningParser(thought) if thought is not None else None
+        self._thought_tokens: int | None = None
         self._reader = CallReader() if tools is not None and tools.is_required else None
         self._parser = tools.parser(form) if tools is not None and self._reader is None else None
         self._form = form
         self._is_named = tools is not None and tools.is_named
         self._calls = 0
 
-    def add(self, text: str, finish: str) -> tuple[str, list[dict[str, Any]]]:
-        """Return the content and the calls that ``text`` adds. ``finish``: the engine's finish reason if it is the last text.
+    def add(self, text: str, finish: str) -> tuple[str, str, list[dict[str, Any]]]:
+        """Return the reasoning, content and calls that ``text`` adds.
 
+        ``finish``: the engine's finish reason if it is the last text.
         Calls have the form of OpenAI's chunks: the first part of a call has its name, all have arguments.
         """
+        reasoning = ""
+        if self._thought is not None:
+            reasoning, text = self._thought.push(text, bool(finish))
         events = self._events(text, finish)
         content = "".join(event for event in events if isinstance(event, str))
-        return content, self._entries([event for event in events if not isinstance(event, str)])
+        return reasoning, content, self._entries([event for event in events if not isinstance(event, str)])
+
+    def reasoning_tokens(self, run: TextRun, texts: TokenTexts) -> int:
+        """The tokens of the thought so far. ``run``: of this message."""
+        if self._thought is None or not (self._thought.has_ended or self._thought.is_inside):
+            return 0
+        if not self._thought.has_ended:
+            return run.stats.tokens
+        if self._thought_tokens is None:
+            self._thought_tokens = self._thought.count(run.generation.tokens, texts)
+        return self._thought_tokens
 
     def finish(self, reason: str) -> str:
         """OpenAI's finish reason.

@@ -10,14 +10,14 @@ IGNORED = frozenset(
         *("client_metadata", "metadata", "model_id", "models", "prompt_cache_key"),
         *("prompt_cache_options", "prompt_cache_retention", "safety_identifier", "service_tier"),
         *("store", "user"),  # OpenAI
-        *("cache_salt", "data_parallel_rank", "ec_transfer_params", "include_reasoning"),
+        *("cache_salt", "data_parallel_rank", "ec_transfer_params"),
         *("kv_transfer_params", "priority", "request_id", "session_id"),
         "spaces_between_special_tokens",  # vLLM
         *("bootstrap_host", "bootstrap_port", "bootstrap_room", "disagg_prefill_dp_rank"),
-        *("extra_key", "ngram_corpus_id", "rid", "routed_dp_rank", "separate_reasoning"),
+        *("extra_key", "ngram_corpus_id", "rid", "routed_dp_rank"),
         "stream_reasoning",  # SGLang
         *("backend_sampling", "cache_prompt", "generation_prompt", "id_slot", "n_cache_reuse"),
-        *("preserved_tokens", "reasoning_format", "slot_id", "sse_ping_interval"),  # llama.cpp
+        *("preserved_tokens", "slot_id", "sse_ping_interval"),  # llama.cpp
         *("adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n"),
         *("dry_sequence_breakers", "dynatemp_exponent", "dynatemp_high", "dynatemp_low"),
         *(

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.openai.content import FIRST_ERROR, Content, text_of
-from suffolk.serving.worker.openai.known_fields import check_names
+from suffolk.serving.worker.openai.content import FIRST_ERROR
+from suffolk.serving.worker.openai.known_fields import nearest
+from suffolk.serving.worker.openai.response_items import Item, ResponsePart, messages_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
-from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Message, no_limit
+from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, no_limit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LOGPROBS = "message.output_text.logprobs"
+_INCLUDABLE = (
+    _LOGPROBS,
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+)
+"""OpenAI's values of ``include``. All but the first concern what answers here never have."""
 _INSTEAD = {
     "n": "send several requests",
     "max_tokens": "use max_output_tokens",
@@ -35,68 +46,7 @@ _INSTEAD = {
 """Field that is refused -> what to do instead."""
 
 
-_STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
-
-
-class _Part(BaseModel):
-    """Base of objects in a body. Misspelled fields are refused. ``path``: of the object, with a dot at its end."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    path: ClassVar[str] = ""
-    other_names: ClassVar[Mapping[str, str]] = {}
-    """Names of fields in other APIs -> names here."""
-
-    @model_validator(mode="after")
-    def _check_names(self) -> Self:
-        if self.path:
-            fields = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
-            check_names(self.path, fields | (self.model_extra or {}), list(fields), self.other_names)
-        return self
-
-
-_CALLS = ("function_call", "custom_tool_call")
-_LEFT_OUT = ("reasoning", "web_search_call")
-"""Types of items of a history without text for the model."""
-
-
-class Item(_Part):
-    """An item of the input: a message, a call, its output, one of ``_LEFT_OUT``, or a reference. Null: a message or reference.
-
-    Custom calls, whose input is a text, come from a conversation that another model began.
-    """
-
-    type: (
-        Literal[
-            "message",
-            "function_call",
-            "function_call_output",
-            "custom_tool_call",
-            "custom_tool_call_output",
-            "reasoning",
-            "web_search_call",
-            "item_reference",
-        ]
-        | None
-    ) = None
-    id: str | None = None
-    role: str | None = None
-    content: Any = None
-    call_id: str | None = None
-    name: str | None = None
-    namespace: str | None = None
-    arguments: str | None = None
-    input: str | None = None
-    output: Content | None = None
-
-
-class MessageItem(_Part):
-    """An item of type ``message``."""
-
-    role: Literal["user", "assistant", "system", "developer"]
-    content: Content
-
-
-class Format(_Part):
+class Format(ResponsePart):
     """``text.format``."""
 
     path = "text.format."
@@ -113,7 +63,7 @@ _FORMAT_FIELDS = {each: "schema" if each == "json_schema" else each for each in 
 """Attribute of a format -> its name in JSON."""
 
 
-class Text(_Part):
+class Text(ResponsePart):
     """``text``."""
 
     path = "text."
@@ -131,7 +81,7 @@ class Text(_Part):
         return {"format": found} | ({} if self.verbosity is None else {"verbosity": self.verbosity})
 
 
-class Reasoning(_Part):
+class Reasoning(ResponsePart):
     """``reasoning``. The effort is a variable of the chat template."""
 
     path = "reasoning."
@@ -168,6 +118,9 @@ class ResponseBody(GenerationBody):
         for name, advice in _INSTEAD.items():
             if getattr(self, name):
                 raise InvalidField(name, f": not supported here; {advice}")
+        for at, name in enumerate(self.include or ()):
+            if name not in _INCLUDABLE and (near := nearest(name, _INCLUDABLE)):
+                raise InvalidField(f"include[{at}]", f" is {name!r}; did you mean {near}?")
         if self.suffolk is not None and self.suffolk.trace:
             raise InvalidField("suffolk.trace", ": responses have no traces; use /v1/chat/completions")
         return self
@@ -202,7 +155,7 @@ def chat_of(body: ResponseBody) -> ResponseChat:
     tools = callable_tools(body.tools or ())
     shared = {name: getattr(body, name) for name in GenerationBody.model_fields}
     own = {
-        "messages": _messages(body),
+        "messages": messages_of(body.instructions, body.input),
         "max_completion_tokens": body.max_output_tokens,
         "tools": None if body.tools is None else [each.chat_tool() for each in tools],
         "tool_paths": [each.path for each in tools],
@@ -214,57 +167,6 @@ def chat_of(body: ResponseBody) -> ResponseChat:
         "top_logprobs": body.top_logprobs,
     }
     return ResponseChat.model_construct(**shared | own)
-
-
-def _messages(body: ResponseBody) -> list[Message]:
-    """The messages, instructions first. A call joins the assistant's message before it."""
-    found: list[dict[str, Any]] = []
-    if body.instructions:
-        found.append({"role": "system", "content": body.instructions})
-    items = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
-    for at, item in enumerate(items):
-        if item.type == "item_reference" or (item.type is None and item.id is not None and item.role is None):
-            raise InvalidField(f"input[{at}]", f" refers to item {item.id!r}; {_STORES_NO_ITEMS}")
-        if item.type in (None, "message"):
-            _add_message(found, _message(f"input[{at}]", item))
-        elif item.type in _CALLS:
-            _add_call(found, f"input[{at}]", item)
-        elif item.type not in _LEFT_OUT:
-            output = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
-            found.append(output)
-    return [Message(**message) for message in found]
-
-
-def _message(path: str, item: Item) -> dict[str, Any]:
-    try:
-        message = MessageItem.model_validate({"role": item.role, "content": item.content})
-    except ValidationError:
-        text = ": a message has a role (user, assistant, system, developer), and content of text; other content is not supported"
-        raise InvalidField(path, text) from None
-    role = "system" if message.role == "developer" else message.role
-    return {"role": role, "content": text_of(message.content)}
-
-
-def _add_message(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
-    """Templates take one message of the system, at the start, so a second one there joins it."""
-    if message["role"] == "system" and [each["role"] for each in found] == ["system"]:
-        found[0]["content"] += "\n\n" + message["content"]
-    else:
-        found.append(message)
-
-
-def _add_call(found: list[dict[str, Any]], path: str, item: Item) -> None:
-    given = item.arguments if item.type == "function_call" else item.input
-    if item.name is None or given is None:
-        field = "arguments" if item.type == "function_call" else "input"
-        raise InvalidField(path, f": a {item.type} has name and {field}")
-    if not found or found[-1]["role"] != "assistant":
-        found.append({"role": "assistant", "content": ""})
-    function = {"name": full_name(item.namespace or "", item.name), "arguments": given}
-    if item.type == "custom_tool_call":
-        function["arguments"] = json.dumps({"input": given}, ensure_ascii=False)
-    calls = found[-1].setdefault("tool_calls", [])
-    calls.append({"id": item.call_id, "type": "function", "function": function})
 
 
 def _tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:

@@ -12,7 +12,8 @@ from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import FINISH, Reply, usage
 from suffolk.serving.worker.openai.calls import chat_calls, chosen_tools
-from suffolk.serving.worker.openai.chat import ChatMessage
+from suffolk.serving.worker.openai.chat import ChatMessage, message_thought
+from suffolk.serving.worker.openai.reasoning import ReasoningMarks
 from suffolk.serving.worker.openai.response_body import ResponseBody, Text, chat_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, shown_tools
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
@@ -23,24 +24,36 @@ from suffolk.serving.worker.service import DecodeService
 Event = dict[str, Any]
 
 
-def response_calls(service: DecodeService, body: ResponseBody, form: ToolFormat) -> list[GenerateCall]:
-    """The call for the text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
-    return chat_calls(service, chat_of(body), form)
+def response_calls(
+    service: DecodeService, body: ResponseBody, form: ToolFormat, marks: ReasoningMarks | None
+) -> list[GenerateCall]:
+    """The call for the text that ``body`` requests. ``form``, ``marks``: as in ``chat_calls``. Raises InvalidArgument."""
+    return chat_calls(service, chat_of(body), form, marks)
 
 
 class ResponseAnswer(Reply[ResponseBody]):
-    """One response: a message, calls of functions, or both."""
+    """One response: reasoning, a message, and calls of functions, as far as there are some."""
 
     names_events = True
 
-    def __init__(self, model: str, body: ResponseBody, runs: TextRuns, tokens: TokenTexts, form: ToolFormat) -> None:
-        """``form``: format of the model's tool calls."""
+    def __init__(
+        self,
+        model: str,
+        body: ResponseBody,
+        runs: TextRuns,
+        tokens: TokenTexts,
+        form: ToolFormat,
+        marks: ReasoningMarks | None,
+    ) -> None:
+        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
         self.body, self.runs, self.tokens = body, runs, tokens
-        self._message = ChatMessage(chosen_tools(chat_of(body)), form)
+        chat = chat_of(body)
+        self._message = ChatMessage(chosen_tools(chat), form, message_thought(marks, chat, runs, tokens))
         self._names = {each.full_name: each.names() for each in callable_tools(body.tools or ())}
         self._output: list[Event] = []
         self._open: Event | None = None  # the item of ``_output`` that is not complete
-        self._logprobs: list[Event] = []  # for tokens whose text has not come yet
+        self._logprobs: list[Event] = []
+        self._with_text = 0  # entries of ``_logprobs`` whose text has come
         self._number = 0
         self._head = _head(model, body)
 
@@ -72,10 +85,12 @@ class ResponseAnswer(Reply[ResponseBody]):
 
     def _step(self, run: TextRun, step: Step) -> Iterator[Event]:
         """The events of one step; they also change the output."""
-        content, calls = self._message.add(step.text, step.finish)
+        reasoning, content, calls = self._message.add(step.text, step.finish)
         if self.body.has_logprobs:
             found = step.log_probabilities[:-1] if step.finish == "eos" else step.log_probabilities
             self._logprobs += [self.tokens.entry(each) for each in found]
+        if reasoning:
+            yield from self._add_reasoning(reasoning)
         if content or (step.finish and not calls and not self._output):
             yield from self._add_text(content)
         for call in calls:
@@ -83,22 +98,21 @@ class ResponseAnswer(Reply[ResponseBody]):
         if step.finish:
             yield from self._close("incomplete" if FINISH[step.finish] == "length" else "completed")
 
+    def _add_reasoning(self, text: str) -> Iterator[Event]:
+        if self._open is None:
+            item = {"id": _id("rs"), "type": "reasoning", "summary": []}
+            yield from self._begin(item, {"type": "reasoning_text", "text": ""})
+        assert self._open is not None
+        self._open["content"][0]["text"] += text
+        yield self._part("response.reasoning_text.delta", delta=text)
+
     def _add_text(self, text: str) -> Iterator[Event]:
         if self._open is None or self._open["type"] != "message":
-            yield from self._close()
-            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-            item = {
-                "id": _id("msg"),
-                "type": "message",
-                "role": "assistant",
-                "status": "in_progress",
-                "content": [part],
-            }
-            yield self._opened(item, item | {"content": []})
-            yield self._part("response.content_part.added", part=dict(part))
+            item = {"id": _id("msg"), "type": "message", "role": "assistant"}
+            yield from self._begin(item, {"type": "output_text", "text": "", "annotations": [], "logprobs": []})
         assert self._open is not None
         part = self._open["content"][0]
-        logprobs, self._logprobs = self._logprobs, []
+        logprobs = self._new_logprobs()
         part["text"] += text
         part["logprobs"] += logprobs
         if text:
@@ -116,6 +130,19 @@ class ResponseAnswer(Reply[ResponseBody]):
         if function["arguments"]:
             yield self._item("response.function_call_arguments.delta", delta=function["arguments"])
 
+    def _new_logprobs(self) -> list[Event]:
+        """The entries since the last call, without those of the thought."""
+        begin = max(self._with_text, self._message.reasoning_tokens(self.runs[0], self.tokens))
+        self._with_text = len(self._logprobs)
+        return self._logprobs[begin:]
+
+    def _begin(self, item: Event, part: Event) -> Iterator[Event]:
+        """Open an item with one part of text."""
+        yield from self._close()
+        item |= {"status": "in_progress", "content": [part]}
+        yield self._opened(item, item | {"content": []})
+        yield self._part("response.content_part.added", part=dict(part))
+
     def _opened(self, item: Event, shown: Event) -> Event:
         self._open = item
         self._output.append(item)
@@ -129,8 +156,12 @@ class ResponseAnswer(Reply[ResponseBody]):
         item["status"] = status
         if item["type"] == "message":
             part = item["content"][0]
-            part["logprobs"] += self._logprobs
+            part["logprobs"] += self._new_logprobs()
             yield self._part("response.output_text.done", text=part["text"], logprobs=part["logprobs"])
+            yield self._part("response.content_part.done", part=part)
+        elif item["type"] == "reasoning":
+            part = item["content"][0]
+            yield self._part("response.reasoning_text.done", text=part["text"])
             yield self._part("response.content_part.done", part=part)
         else:
             yield self._item("response.function_call_arguments.done", name=item["name"], arguments=item["arguments"])
@@ -155,7 +186,7 @@ class ResponseAnswer(Reply[ResponseBody]):
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
             "completed_at": None if is_cut else int(time.time()),
             "output": self._output,
-            "usage": _usage(usage(self.runs)),
+            "usage": _usage(usage(self.runs), self._message.reasoning_tokens(self.runs[0], self.tokens)),
             **self.metrics(),
         }
 
@@ -187,13 +218,13 @@ def _head(model: str, body: ResponseBody) -> Event:
     }
 
 
-def _usage(counts: Event) -> Event:
+def _usage(counts: Event, reasoning: int) -> Event:
     """The counts under the names of responses."""
     return {
         "input_tokens": counts["prompt_tokens"],
         "input_tokens_details": {**counts["prompt_tokens_details"], "cache_write_tokens": 0},
         "output_tokens": counts["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": counts["total_tokens"],
     }
 

@@ -217,6 +217,9 @@ class ChatBody(GenerationBody, TemplateFields):
     parallel_tool_calls: bool | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
+    include_reasoning: bool | None = None
+    separate_reasoning: bool | None = None
+    reasoning_format: str | None = None
     format_field: ClassVar[str] = "response_format"
 
     _read_no_limit = field_validator("max_tokens", "max_completion_tokens", mode="before")(no_limit)
@@ -228,6 +231,11 @@ class ChatBody(GenerationBody, TemplateFields):
         if self.function_call not in (None, "none", "auto") and not self.functions:
             raise InvalidField("function_call", ": it needs functions; use tool_choice with tools")
         return self
+
+    @property
+    def splits_reasoning(self) -> bool:
+        """Whether reasoning is apart from the content, by the fields of SGLang and llama.cpp."""
+        return self.separate_reasoning is not False and self.reasoning_format != "none"
 
     @property
     def function_paths(self) -> list[str]:

@@ -190,7 +190,7 @@ def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any, schemas: Mappin
 
     Calls have the layout of common chat templates, on which models are trained.
     """
-    begin, end = _mark(form.begin, tokenizer), _mark(form.end, tokenizer)
+    begin, end = mark_rule(form.begin, tokenizer), mark_rule(form.end, tokenizer)
     if form.is_listed:
         several = "" if choice.is_single else ' (", " call)*'
         start = f'{begin} "[" call{several} "]"'
@@ -217,7 +217,7 @@ def _arguments(name: str, function: Mapping[str, Any], fields: Mapping[str, str]
     return Grammar("json_schema", schema_text(parameters, function.get("strict") is True, field), field)
 
 
-def _mark(mark: str, tokenizer: Any) -> str:
+def mark_rule(mark: str, tokenizer: Any) -> str:
     """A mark as one token if the tokenizer has it, else as text; empty if there is no mark."""
     token = tokenizer.get_added_vocab().get(mark) if mark else None
     return f"<[{token}]>" if token is not None else json.dumps(mark) if mark else ""

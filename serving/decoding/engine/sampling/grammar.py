@@ -34,6 +34,7 @@ class Grammar:
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
         field: the request's path of the grammar, such as ``guided_json``, and further words that name it; for messages alone.
         parts: grammars that ``text`` contains. If the whole is refused, a message names the part at fault.
+        before: Lark rules with a rule ``before``, whose text comes first and is no part of the language; empty for none.
 
     Raises:
         RefusedGrammar: the kind is unknown, the text is too long or missing, or a schema is not a JSON object.
@@ -43,6 +44,7 @@ class Grammar:
     text: str = ""
     field: str = dataclass_field(default="", compare=False)
     parts: tuple[Grammar, ...] = dataclass_field(default=(), compare=False, repr=False)
+    before: str = ""
 
     def __post_init__(self) -> None:
         check_choice("grammar", self.kind, KINDS, ".kind")

@@ -83,7 +83,7 @@ class GrammarCompiler:
                 matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
             return matcher
 
-        source = _source(grammar)
+        source = _after(grammar.before, _source(grammar))
         return _on_large_stack(make)
 
     def load(self) -> LLTokenizer:
@@ -138,6 +138,14 @@ def _source(grammar: Grammar) -> str:
         return LLMatcher.grammar_from_json_schema(grammar.text or '{"type": "object"}', JSON_OPTIONS, None)
     except ValueError as error:  # nested too deeply, or options under "x-guidance" that it does not know
         raise _refusal(grammar, first_line(error)) from None
+
+
+def _after(rules: str, source: str) -> str:
+    """The grammar ``source`` after the rule ``before`` of ``rules``."""
+    if not rules:
+        return source
+    own = json.loads(source)["grammars"][0] if source.startswith("{") else {"lark_grammar": source}
+    return json.dumps({"grammars": [{"lark_grammar": f"start: before @own\n{rules}"}, own | {"name": "own"}]})
 
 
 def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:

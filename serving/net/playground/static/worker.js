@@ -102,7 +102,8 @@ async function generate(title, drafter, fields) {
       if (choice?.suffolk) view.add(...choice.suffolk.steps);
       else if (!traced && choice) {
         const now = performance.now();
-        const text = choice.delta?.content ?? choice.text ?? "";
+        const delta = choice.delta ?? { content: choice.text };
+        const text = (delta.reasoning_content ?? "") + (delta.content ?? "");
         const tokens = (chunk.usage?.completion_tokens ?? counted) - counted; // the count may be ahead of the text
         if (text || tokens) view.add(untraced(text, tokens, (now - last) / 1000));
         counted += tokens;

@@ -58,7 +58,7 @@ def test_only_the_first_call_has_a_place_in_a_message() -> None:
     assert tools is not None
     message = ChatMessage(tools, FORMATS["json"])
     text = '[{"name": "now", "arguments": {}}, {"name": "weather", "arguments": {"unit": "C", "days": 2}}]'
-    content, calls = message.add(text, "stop")
+    _, content, calls = message.add(text, "stop")
     assert (content, len(calls)) == ("", 2)
     assert first_call(calls) == [{"name": "now", "arguments": "{}"}]
 

@@ -1,0 +1,139 @@
+"""Items of POST /v1/responses, and the messages that they stand for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker.openai.content import Content, text_of
+from suffolk.serving.worker.openai.known_fields import check_names
+from suffolk.serving.worker.openai.response_tools import full_name
+from suffolk.serving.worker.openai.schema import Message
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
+_CALLS = ("function_call", "custom_tool_call")
+_LEFT_OUT = "web_search_call"
+"""Type of items of a history without text for the model."""
+
+
+class ResponsePart(BaseModel):
+    """Base of objects in a body. Misspelled fields are refused. ``path``: of the object, with a dot at its end."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    path: ClassVar[str] = ""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """Names of fields in other APIs -> names here."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if self.path:
+            fields = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+            check_names(self.path, fields | (self.model_extra or {}), list(fields), self.other_names)
+        return self
+
+
+class Item(ResponsePart):
+    """An item of the input: a message, a call, its output, reasoning, a search, or a reference. Null: a message or reference.
+
+    Custom calls, whose input is a text, come from a conversation that another model began.
+    """
+
+    type: (
+        Literal[
+            "message",
+            "function_call",
+            "function_call_output",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "reasoning",
+            "web_search_call",
+            "item_reference",
+        ]
+        | None
+    ) = None
+    id: str | None = None
+    role: str | None = None
+    content: Any = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    output: Content | None = None
+
+
+class MessageItem(ResponsePart):
+    """An item of type ``message``."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+
+
+def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[Message]:
+    """The messages of ``input``, instructions first. A call joins the assistant's message before it. Raises InvalidField."""
+    found: list[dict[str, Any]] = []
+    if instructions:
+        found.append({"role": "system", "content": instructions})
+    items = [Item(role="user", content=given)] if isinstance(given, str) else given
+    for at, item in enumerate(items):
+        if item.type == "item_reference" or (item.type is None and item.id is not None and item.role is None):
+            raise InvalidField(f"input[{at}]", f" refers to item {item.id!r}; {_STORES_NO_ITEMS}")
+        if item.type in (None, "message"):
+            _add_message(found, _message(f"input[{at}]", item))
+        elif item.type in _CALLS:
+            _add_call(found, f"input[{at}]", item)
+        elif item.type == "reasoning":
+            _add_reasoning(found, item)
+        elif item.type != _LEFT_OUT:
+            output = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
+            found.append(output)
+    return [Message(**message) for message in found]
+
+
+def _message(path: str, item: Item) -> dict[str, Any]:
+    try:
+        message = MessageItem.model_validate({"role": item.role, "content": item.content})
+    except ValidationError:
+        text = ": a message has a role (user, assistant, system, developer), and content of text; other content is not supported"
+        raise InvalidField(path, text) from None
+    role = "system" if message.role == "developer" else message.role
+    return {"role": role, "content": text_of(message.content)}
+
+
+def _add_message(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    """Templates take one message of the system, at the start, so a second one there joins it. An answer joins its reasoning."""
+    if message["role"] == "system" and [each["role"] for each in found] == ["system"]:
+        found[0]["content"] += "\n\n" + message["content"]
+    elif message["role"] == "assistant" and found and found[-1].keys() == {"role", "reasoning_content"}:
+        found[-1] |= message
+    else:
+        found.append(message)
+
+
+def _add_reasoning(found: list[dict[str, Any]], item: Item) -> None:
+    """The text of reasoning begins a message. Reasoning without text, as of OpenAI's models, is left out."""
+    parts = item.content if isinstance(item.content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    if text := "\n".join(each for each in texts if isinstance(each, str)):
+        found.append({"role": "assistant", "reasoning_content": text})
+
+
+def _add_call(found: list[dict[str, Any]], path: str, item: Item) -> None:
+    given = item.arguments if item.type == "function_call" else item.input
+    if item.name is None or given is None:
+        field = "arguments" if item.type == "function_call" else "input"
+        raise InvalidField(path, f": a {item.type} has name and {field}")
+    if not found or found[-1]["role"] != "assistant":
+        found.append({"role": "assistant", "content": ""})
+    function = {"name": full_name(item.namespace or "", item.name), "arguments": given}
+    if item.type == "custom_tool_call":
+        function["arguments"] = json.dumps({"input": given}, ensure_ascii=False)
+    calls = found[-1].setdefault("tool_calls", [])
+    calls.append({"id": item.call_id, "type": "function", "function": function})
