@@ -37,9 +37,25 @@ class Endpoint:
         except ValueError:
             return False
 
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts to listen on. ``localhost`` is both loopback addresses, as in gRPC: clients resolve it to either."""
+        if self.host == "localhost" and _has_ipv6_loopback():
+            return "127.0.0.1", "::1"
+        return (self.host,)
+
     def with_port(self, port: int) -> Endpoint:
         """This endpoint with the bound port."""
         return self if self.path else Endpoint(self.host, port)
+
+
+def _has_ipv6_loopback() -> bool:
+    if not socket.has_ipv6:
+        return False
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def parse_endpoint(text: str, field: str, other_form: str = "unix:PATH") -> Endpoint:
@@ -76,12 +92,13 @@ def check_free(endpoint: Endpoint, field: str) -> None:
         if endpoint.path:
             _remove_stale_socket(endpoint, field)
             return
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen()
+        for host in endpoint.hosts():
+            found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = found[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen()
     except OSError as error:
         raise bind_error(endpoint, field, error) from None
 

@@ -65,7 +65,8 @@ def check_encoding(request: Request, is_stream: bool = False) -> str:
 
     Raises HTTPException 415 for a compressed body, or another character set.
     """
-    if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
         text = f"the content encoding is {encoding[:60]!r}; send the body as it is"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     named = _CHARSET.search(request.headers.get("content-type", ""))

@@ -102,11 +102,15 @@ class HttpServer:
 
     def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: ServerTls | None = None) -> None:
         """Raises OSError: the address cannot be bound."""
-        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-        both = endpoint.host == "::" and socket.has_dualstack_ipv6()  # IPv4 too, as gRPC
-        address = (endpoint.host, endpoint.port)
-        self._listener = socket.create_server(address, family=family, backlog=limits.connections, dualstack_ipv6=both)
-        self.endpoint = endpoint.with_port(self._listener.getsockname()[1])
+        self.endpoint = endpoint
+        self._listeners: list[socket.socket] = []
+        try:
+            for host in endpoint.hosts():
+                self._listeners.append(_listen(host, self.endpoint.port, limits.connections))
+                self.endpoint = endpoint.with_port(self._listeners[0].getsockname()[1])
+        except OSError:
+            self.close()
+            raise
         self._threads = limits.threads
         self._config = uvicorn.Config(
             app,
@@ -136,14 +140,22 @@ class HttpServer:
 
     def close(self) -> None:
         """Release the address of a server that never ran."""
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     async def _serve(self) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._threads, "http"))
-        await self._server.serve([self._listener])
+        await self._server.serve(self._listeners)
         for connection in list(self._server.server_state.connections):  # connections of cancelled calls
             connection.transport.abort()
         await asyncio.sleep(0)
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that listens; on ``::`` for IPv4 too, as gRPC. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server((host, port), family=family, backlog=backlog, dualstack_ipv6=both)
 
 
 class LimitedProtocol(H11Protocol):

@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.net import http_server
-from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.endpoint import Endpoint, check_free
 from suffolk.serving.net.http_server import HttpLimits, HttpServer
 from tests.support.waiting import HANG
 
@@ -112,11 +113,22 @@ def test_a_new_connection_takes_the_place_of_the_longest_idle_one(monkeypatch: p
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_all_addresses_are_those_of_both_families() -> None:
-    """Regression: [::] refused IPv4, which gRPC takes there."""
-    server = HttpServer(Endpoint("::", 0), PlainTextResponse(""), HttpLimits())
+@pytest.mark.parametrize("name", ["::", "localhost"])
+def test_a_name_of_several_addresses_listens_on_both_families(name: str) -> None:
+    """Regression: [::] and localhost refused one of them, which gRPC takes there."""
+    server = HttpServer(Endpoint(name, 0), PlainTextResponse(""), HttpLimits())
     try:
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, server.endpoint.port), HANG).close()
     finally:
         server.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_a_port_is_taken_if_either_address_of_localhost_is() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+        endpoint = Endpoint("localhost", other.getsockname()[1])
+        with pytest.raises(ResourceExhausted, match="in use by another process"):
+            check_free(endpoint, "--http")
+        with pytest.raises(OSError, match="Address already in use"):
+            HttpServer(endpoint, PlainTextResponse(""), HttpLimits())

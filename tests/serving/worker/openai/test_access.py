@@ -306,6 +306,8 @@ def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:
         415,
         True,
     )
+    for encoding in ("", "identity", "Identity"):
+        assert ask(server, "POST", CHAT, chat(), {"Content-Encoding": encoding})[0] == 200
     for charset in ("punycode", "zip"):
         status, _, reply = ask(server, "POST", CHAT, chat(), {"Content-Type": f"application/json; charset={charset}"})
         named = f"the character set is '{charset}'; send the body in UTF-8" in reply["error"]["message"]

@@ -220,6 +220,11 @@ def test_items_become_messages() -> None:
         ({"text": {"format": {"type": "json_schema", "json_schema": {}}}}, "text.format.json_schema", "mean schema?"),
         ({"reasoning": {"efort": "low"}}, "reasoning.efort", "did you mean effort?"),
         ({"input": []}, "input", "between 1 and 1024"),
+        (
+            {"include": ["reasoning.encrypted_content", "message.output_text.logprob"]},
+            "include[1]",
+            "'message.output_text.logprob'; did you mean message.output_text.logprobs?",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused(
