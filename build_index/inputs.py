@@ -17,11 +17,10 @@ from suffolk.build_index.form import NO_TEXT_AT_ALL, Form, find_form
 from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.skipped import Skipped
-from suffolk.build_index.table_logs import table_problem, tables_at
+from suffolk.build_index.table_logs import DATASTORE, is_store, stores_at, table_problem, tables_at
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME
 from suffolk.datastore.remote_files import find_files
 
 KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
@@ -29,8 +28,6 @@ KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array"}
 PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache; ``HUB_COPIES`` hold the snapshots' files without their names."""
-PUSHED_NAME = "generations"
-"""Folder of a datastore that was pushed."""
 NO_FILE = "not a regular file"
 EXAMPLES = 3
 """Files that a summary names for each reason."""
@@ -175,11 +172,14 @@ Found = tuple[object, InputFile, Form]
 def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:
     """The files at a URL."""
     files, named = find_files(corpus)
-    tables = {} if named else tables_at(remote.url for remote in files)
-    inputs.unread += [Skipped(folder, problem) for folder, problem in tables.items()]
+    urls = [remote.url for remote in files]
+    folders = {} if named else stores_at(urls) | tables_at(urls)
+    inputs.unread += [Skipped(folder, problem) for folder, problem in folders.items()]
     found: list[InputFile] = []
-    for remote in (each for each in files if not each.url.startswith(tuple(tables))):
-        if remote.url in seen:
+    for remote in (each for each in files if not each.url.startswith(tuple(folders))):
+        if remote.url.endswith("/"):
+            inputs.unread.append(Skipped(remote.url, "name that ends with a slash"))
+        elif remote.url in seen:
             inputs.passed_over["given twice"] += 1
         elif not named and options.extensions and not remote.url.lower().endswith(_endings(options.extensions)):
             inputs.passed_over["other extension"] += 1
@@ -246,9 +246,9 @@ def _walk(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         if problem := table_problem(parent, folders):
             inputs.unread.append(Skipped(parent, problem))
-        if is_datastore := SEGMENTS_NAME in folders and (MANIFEST_NAME in names or PUSHED_NAME in folders):
-            inputs.passed_over["datastore"] += 1
-        if problem or is_datastore:
+        elif is_store(folders, names):
+            inputs.unread.append(Skipped(parent, problem := DATASTORE))
+        if problem:
             folders[:] = []
             continue
         inputs.passed_over["hidden"] += sum(name.startswith(".") for name in (*folders, *names))

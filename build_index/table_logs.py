@@ -1,4 +1,4 @@
-"""Recognises folders of Delta, Hudi and Iceberg tables, which have a log of the files that are valid."""
+"""Recognises folders of Delta, Hudi and Iceberg tables, which have a log of the files that are valid, and datastores."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import os
 import re
 from collections.abc import Iterable
 
+from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME
+
+DATASTORE = "datastore"
+PUSHED_NAME = "generations"
+"""Folder of a datastore that was pushed."""
+
 _FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 _ICEBERG = "metadata", "*.metadata.json"
 _LOG_AT_URL = re.compile(r"(.*/)(?:(_delta_log)/.*|metadata/[^/]*\.metadata\.json)")
+
+_STORE_AT_URL = re.compile(rf"(.*/)(?:({SEGMENTS_NAME}|{PUSHED_NAME})/[^/]*|{re.escape(MANIFEST_NAME)})")
 
 
 def table_problem(parent: str, folders: Iterable[str]) -> str:
@@ -24,6 +32,19 @@ def tables_at(urls: Iterable[str]) -> dict[str, str]:
     """The folders of tables among files at ``urls``, and why their files are not read."""
     found = filter(None, map(_LOG_AT_URL.fullmatch, urls))
     return {log[1]: _problem(_FOLDERS.get(log[2], "Iceberg")) for log in found}
+
+
+def stores_at(urls: Iterable[str]) -> dict[str, str]:
+    """The folders of datastores among files at ``urls``, and the reason ``DATASTORE``."""
+    folders: dict[str, set[str]] = {"segments": set(), "other": set()}
+    for found in filter(None, map(_STORE_AT_URL.fullmatch, urls)):
+        folders["segments" if found[2] == SEGMENTS_NAME else "other"].add(found[1])
+    return dict.fromkeys(folders["segments"] & folders["other"], DATASTORE)
+
+
+def is_store(folders: Iterable[str], names: Iterable[str]) -> bool:
+    """Whether a folder with these ``folders`` and files is a datastore, perhaps a pushed one."""
+    return SEGMENTS_NAME in folders and (MANIFEST_NAME in names or PUSHED_NAME in folders)
 
 
 def _problem(name: str) -> str:

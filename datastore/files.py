@@ -34,6 +34,21 @@ def write_text(file: Path, content: str) -> None:
         write_atomically(file.resolve(), content.encode())
 
 
+def read_bounded(path: str | Path, most: int = 1 << 26) -> bytes:
+    """The content of a file of at most ``most`` bytes, such as one of settings.
+
+    Raises OSError: it cannot be read, is larger, or is a device or pipe, which may never end. A shell's pipes, such as /dev/stdin
+    and <(...), are read.
+    """
+    if is_device(Path(path)) and not str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
+        raise OSError(errno.EINVAL, "it is a device or pipe, and no file")
+    with open(path, "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
+    return content
+
+
 def is_device(file: Path) -> bool:
     """Whether ``file`` is a terminal, pipe or other device, which a file cannot replace."""
     return file.exists() and not file.is_file() and not file.is_dir()

@@ -38,7 +38,7 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     with storage_errors(url):
         is_pattern = not PATTERN.isdisjoint(path) and not files.isfile(path)
         listed = files.glob(path, detail=True) if is_pattern else _listed(files, path)
-        found = {name: facts for name, facts in listed.items() if not name.endswith("/")}
+        found = {name: facts for name, facts in listed.items() if not name.endswith("/") or facts["size"]}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
         entries = [
             (name, facts)

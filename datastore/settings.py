@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from suffolk.datastore.checks import ABOVE_0, check_choice, check_keys, in_words, listed, number, text, whole_number
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
+from suffolk.datastore.files import read_bounded
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -96,12 +98,10 @@ def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -
         Corruption: it is no JSON object, or larger than ``most_bytes``.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(most_bytes + 1)
+        content = read_bounded(path, most_bytes)
     except OSError as error:
-        raise NotFound(Field(what), f": cannot be read ({error.strerror}); {advice}") from error
-    if len(content) > most_bytes:
-        raise Corruption(f"{what}: larger than {most_bytes} bytes; {advice}")
+        kind = Corruption if error.errno == errno.EFBIG else NotFound
+        raise kind(Field(what), f": cannot be read ({error.strerror}); {advice}") from error
     try:
         found = json.loads(content.removeprefix(BOM_UTF8))
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ import yaml
 from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.files import read_bounded
 from suffolk.datastore.settings import Within, check_fields, from_json, parse_toml
 from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
 from suffolk.serving.cluster.server_client import ServerClient
@@ -216,7 +217,7 @@ def read_config(path: str | Path) -> ClusterConfig:
         InvalidArgument: it is malformed, a key is unknown or missing, or a value is out of its bounds.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_bounded(path)
     except OSError as error:
         raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML or TOML file") from error
     form, parse = ("TOML", parse_toml) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)

@@ -31,7 +31,7 @@ from typing import Any
 
 from suffolk.datastore.checks import check_choice, check_keys
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
-from suffolk.datastore.files import write_atomically
+from suffolk.datastore.files import read_bounded, write_atomically
 from suffolk.datastore.settings import from_json, parse_toml
 from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role
 from suffolk.serving.net.quota import TenantQuota
@@ -215,9 +215,7 @@ def _is_token(block: str, number: str) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InvalidArgument(f"access file {path}: it is larger than {MAX_BYTES} bytes; remove unused tokens")
-        return path.read_text(encoding="utf-8-sig")
+        return read_bounded(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"access file {path}: it is not UTF-8: {error.reason}") from None
     except OSError as error:

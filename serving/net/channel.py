@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.files import read_bounded
 from suffolk.serving.net.endpoint import parse_endpoint
 from suffolk.serving.net.tls import TlsFiles, channel_credentials
 from suffolk.serving.net.url import ServiceUrl
@@ -32,8 +32,7 @@ def read_token(file: str) -> str:
         InvalidArgument: its first line is not a token.
     """
     try:
-        with Path(file).open(encoding="utf-8-sig", errors="replace") as opened:
-            token = opened.readline(MAX_TOKEN + 2).strip()
+        token = read_bounded(file).decode("utf-8-sig", "replace").partition("\n")[0].strip()
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
         raise kind(f"token_file {file}: it cannot be read: {error.strerror}") from None

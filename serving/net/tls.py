@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.files import read_bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def check_files(files: TlsFiles) -> None:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_bounded(path)
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
         raise kind(f"{path}: cannot read the TLS file: {error.strerror}; correct its path or permissions") from None

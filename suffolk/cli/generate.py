@@ -29,7 +29,7 @@ from suffolk.cli.output_file import kept_calibration, require_folder, require_re
 from suffolk.cli.source_colours import Colours, print_sources
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
-from suffolk.datastore.files import write_json
+from suffolk.datastore.files import read_bounded, write_json
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
@@ -164,7 +164,7 @@ def _read_prediction(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_bounded(path).decode("utf-8-sig")
     except OSError as error:
         raise NotFound(f"--prediction {path}: cannot be read ({error.strerror}); name a text file") from None
     except UnicodeDecodeError as error:

@@ -23,10 +23,13 @@ from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
 from suffolk.cli.options.setting import settings_of
 from suffolk.cli.serve import parse_stores
+from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.clients.fanout.topology import read_topology
+from suffolk.serving.cluster.config import read_config
 from suffolk.serving.net.access_file import add_token, read_access_file
 from suffolk.serving.net.channel import read_token
+from suffolk.serving.net.tls import TlsFiles, check_files
 from tests.support.build_blocks import blocks, options
 from tests.support.building import tokenizer_json, write_tokenizer
 from tests.support.stores import make_store
@@ -52,6 +55,43 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str) -> No
     expected = read(tmp_path / name)
     (tmp_path / name).write_bytes(BOM_UTF8 + content.encode())
     assert repr(read(tmp_path / name)) == repr(expected)
+
+
+SETTINGS: dict[str, Callable[[Path], object]] = {
+    "--config": read_toml,
+    "token_file": lambda path: read_token(str(path)),
+    "access file": read_access_file,
+    "shards": read_topology,
+    "TLS file": lambda path: check_files(TlsFiles(str(path), str(path))),
+    "cluster": read_config,
+    "--prediction": lambda path: main(["generate", "--model", "x", "--prediction", str(path), "p"]),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe"])
+def test_settings_of_a_device_or_pipe_are_refused(
+    tmp_path: Path, name: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Regression: /dev/zero filled the memory, and a named pipe without a writer blocked for ever."""
+    if path == "pipe":
+        os.mkfifo(tmp_path / path)
+    try:
+        SETTINGS[name](tmp_path / path)
+    except SuffolkError as error:
+        message = str(error)
+    else:
+        message = capsys.readouterr().err
+    assert "it is a device or pipe, and no file" in message
+    assert len(message.splitlines()) == 1
+
+
+def test_settings_may_come_from_a_pipe_of_the_shell() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"listen = '127.0.0.1:1'")
+    os.close(writer)
+    assert read_toml(Path(f"/dev/fd/{reader}")) == {"listen": "127.0.0.1:1"}
+    os.close(reader)
 
 
 def test_an_access_file_with_a_byte_order_mark(tmp_path: Path) -> None:

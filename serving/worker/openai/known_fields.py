@@ -31,7 +31,7 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) 
         if name in NEUTRAL:
             if value not in NEUTRAL[name] and value != fields.get(INSTEAD.get(name, "")):
                 raise InvalidField(path + name, f": this worker does not support it; {_advice(name)}")
-        elif near := nearest(name, (*fields, *IGNORED, *NEUTRAL)):
+        elif near := meant(name, (*fields, *IGNORED, *NEUTRAL)):
             also = f" This worker does not support it; {_advice(near)}" if near in NEUTRAL else ""
             raise InvalidField(path + name, f": unknown field; did you mean {near}?{also}")
 
@@ -45,7 +45,7 @@ def check_names(
     """
     missing = [name for name in names if given.get(name) is None]
     for name in [name for name, value in given.items() if value is not None and name not in names]:
-        near = (other or {}).get(name) or nearest(name, missing)
+        near = (other or {}).get(name) or meant(name, missing)
         if near in missing:
             raise InvalidField(path + name, f": unknown field; did you mean {near}?")
 
@@ -55,7 +55,7 @@ def is_known(name: str) -> bool:
     return name in IGNORED or name in NEUTRAL
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def meant(name: str, known: Iterable[str]) -> str:
     """The one of ``known`` that is ``name`` in another style, such as topP, or is nearly ``name``; empty without one."""
     names = list(known)
     same = next((each for each in names if _letters(each) == _letters(name)), "")

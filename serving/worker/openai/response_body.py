@@ -11,7 +11,7 @@ from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR
-from suffolk.serving.worker.openai.known_fields import nearest
+from suffolk.serving.worker.openai.known_fields import meant
 from suffolk.serving.worker.openai.response_items import Item, ResponsePart, messages_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
 from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, no_limit
@@ -119,7 +119,7 @@ class ResponseBody(GenerationBody):
             if getattr(self, name):
                 raise InvalidField(name, f": not supported here; {advice}")
         for at, name in enumerate(self.include or ()):
-            if name not in _INCLUDABLE and (near := nearest(name, _INCLUDABLE)):
+            if name not in _INCLUDABLE and (near := meant(name, _INCLUDABLE)):
                 raise InvalidField(f"include[{at}]", f" is {name!r}; did you mean {near}?")
         if self.suffolk is not None and self.suffolk.trace:
             raise InvalidField("suffolk.trace", ": responses have no traces; use /v1/chat/completions")

@@ -11,6 +11,7 @@ from suffolk.cli.options.setting import Given, Options, Setting, settings_of
 from suffolk.cli.options.values import read_value
 from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.files import read_bounded
 from suffolk.datastore.settings import parse_toml
 
 COMMANDS = ("generate", "worker", "serve", "train", "capacity")
@@ -54,11 +55,12 @@ def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str
 def read_toml(path: Path) -> dict[str, Any]:
     """The parsed file. Raises NotFound or InvalidArgument: it cannot be read, or is not TOML."""
     try:
-        return parse_toml(path.read_text(encoding="utf-8-sig"))
+        return parse_toml(read_bounded(path).decode("utf-8-sig"))
     except FileNotFoundError:
         raise NotFound(f"--config {path}: no such file; name a TOML file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"--config {path}: cannot be read ({error}); name a TOML file") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidArgument(f"--config {path}: cannot be read ({reason}); name a TOML file") from None
     except ValueError as error:
         raise InvalidArgument(f"--config {path}: is not TOML ({error}); mend that line") from None
 

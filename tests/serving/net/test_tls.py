@@ -12,6 +12,7 @@ from suffolk.datastore.errors import (
     NotFound,
     PermissionDenied,
 )
+from suffolk.serving.net import tls
 from suffolk.serving.net.tls import ServerTls, TlsFiles, channel_credentials
 
 
@@ -33,6 +34,6 @@ def test_an_unreadable_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(path: Path) -> bytes:  # root may read all files
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(tls, "read_bounded", refuse)
     with pytest.raises(PermissionDenied, match="key.pem: cannot read the TLS file: Permission denied"):
         channel_credentials(TlsFiles(ca=f"{tmp_path}/key.pem"))

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from suffolk.build_index.builder import build
+from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import SilentProgress
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
@@ -75,6 +76,16 @@ def test_markers_of_folders_and_names_like_patterns(s3: S3Server, url: str) -> N
         assert ([file.url for file in found], named) == ([f"{url}/{name}"], True)
     with pytest.raises(NotFound, match="there is no such file"):
         find_files(f"{url}/empty")
+
+
+def test_an_object_whose_name_ends_with_a_slash_is_named(s3: S3Server, url: str) -> None:
+    """Regression: it was left out without a word. fsspec cannot read it."""
+    bucket, prefix = url.removeprefix("s3://").split("/", 1)
+    for name, content in (("a.txt", b"text"), ("b/", b"lost"), ("c/", b"")):
+        fsspec.filesystem("s3").call_s3("put_object", Bucket=bucket, Key=f"{prefix}/{name}", Body=content)
+    inputs = find_inputs(BuildOptions((url,), Path("unused")))
+    assert [file.path for file in inputs.files] == [f"{url}/a.txt"]
+    assert [(each.place, each.reason) for each in inputs.unread] == [(f"{url}/b/", "name that ends with a slash")]
 
 
 def test_corpora_are_streamed(tmp_path: Path, s3: S3Server, corpus: str) -> None:
