@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +19,11 @@ from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import SuffolkError, missing_extra
 from suffolk.datastore.version import __version__
+
+_ESCAPES = "suffolk-escapes"
+"""Name of the error handler of the standard streams."""
+_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
+"""The escape by which Python shows a byte of a name that is no UTF-8."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,9 +81,23 @@ def _open_streams() -> bool:
     if sys.stdout is None:
         print("suffolk: stdout is closed; send it to a file or to /dev/null", file=sys.stderr)
         return False
+    codecs.register_error(_ESCAPES, _escaped)
     if isinstance(sys.stdout, io.TextIOWrapper) and (sys.stdout.errors == "strict" or sys.stdout.encoding != "utf-8"):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors=_ESCAPES)
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors=_ESCAPES)
     return True
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Escapes of characters that cannot be written. A byte of a name that is no UTF-8 becomes ``\\xNN``."""
+    found, end = codecs.backslashreplace_errors(error)
+    return _BYTE.sub(r"\\x\1", str(found)), end
+
+
+def _line(error: BaseException) -> str:
+    """The message of ``error`` in one line. Names in quotes have their escapes already."""
+    return _BYTE.sub(r"\\x\1", " ".join(str(error).split()))
 
 
 def exit_code_of(work: Callable[[], int], name: str) -> int:
@@ -90,7 +111,7 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
         sys.stdout.flush()
         return code
     except SuffolkError as error:
-        print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{name}: {_line(error)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         print(" ".join([f"{name}: interrupted", *map(str, interrupt.args)]), file=sys.stderr)
@@ -100,13 +121,13 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
         return 141
     except MemoryError as error:
         print(
-            f"{name}: not enough memory ({' '.join(str(error).split()) or 'none left'}); give smaller numbers, or free some",
+            f"{name}: not enough memory ({_line(error) or 'none left'}); give smaller numbers, or free some",
             file=sys.stderr,
         )
         return 2
     except OSError as error:  # refused by the file system, such as output to a full disk
         print(
-            f"{name}: {' '.join(str(error).split())}; check the path, its permissions and the free space",
+            f"{name}: {_line(error)}; check the path, its permissions and the free space",
             file=sys.stderr,
         )
         _silence_stdout()

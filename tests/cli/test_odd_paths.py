@@ -17,6 +17,7 @@ from suffolk.cli.main import main
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.files import name_text
 from tests.support.building import read_documents, tokenizer_json
+from tests.support.processes import SUFFOLK
 
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 """Variables that give an interpreter the file system encoding ASCII."""
@@ -63,6 +64,17 @@ def test_paths_that_are_no_utf8(folder: Path) -> None:
     segment = next((pulled / "segments").iterdir())
     segment.write_bytes(segment.read_bytes()[:100])
     assert main(["verify", str(pulled)]) == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["info ODD", "build --output x ODD", "worker --model x --config ODD", "ODD", "info x --ODD"]
+)
+def test_messages_show_the_bytes_of_a_name(words: str) -> None:
+    """Regression: they showed \\udcff, by which no shell finds the file."""
+    command = [word.encode().replace(b"ODD", b"odd\xff") for word in words.split()]
+    done = subprocess.run([*SUFFOLK, *command], capture_output=True, timeout=60)
+    assert done.returncode == 2
+    assert b"odd\\xff" in done.stderr
 
 
 def test_the_ascii_locale(folder: Path) -> None:
