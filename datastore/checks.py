@@ -89,7 +89,10 @@ def unknown(name: str, value: object, choices: Collection[str], of: str = "") ->
     return InvalidArgument(Field(name), f"{of} is {value!r}{near}; it must be one of {', '.join(choices)}")
 
 
-def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
-    """A suggestion for an unknown word: the most similar one of ``known``, as ``shown``; empty if none is similar."""
-    matches = get_close_matches(word, list(known), n=1, cutoff=0.5)
+def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None, least: float = 0.5) -> str:
+    """A suggestion for an unknown word: the most similar one of ``known``, as ``shown``; empty if none is similar.
+
+    ``least``: the least similarity, as difflib counts it.
+    """
+    matches = get_close_matches(word, list(known), n=1, cutoff=least)
     return "".join(f" (did you mean {(shown or {}).get(each, each)}?)" for each in matches)

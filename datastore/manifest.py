@@ -8,6 +8,7 @@ manifest is replaced by one rename: a crash at any time leaves the old manifest 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -162,11 +163,12 @@ def publish(store: Path, manifest: Manifest) -> None:
 
 
 @contextlib.contextmanager
-def writer_lock(store: Path, held: str = "") -> Iterator[None]:
+def writer_lock(store: Path, held: str = "", only_reads: bool = False) -> Iterator[None]:
     """Context manager that lets one process at a time write to a datastore. The lock ends with the process.
 
     Args:
         held: the message if another process holds it; empty for a general one.
+        only_reads: the caller only keeps writers out. A folder that it cannot write to may then lack the lock's file.
 
     Raises:
         Unavailable: another process holds it.
@@ -176,7 +178,12 @@ def writer_lock(store: Path, held: str = "") -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
+        if not only_reads or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
+        if not path.exists():
+            yield
+            return
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -58,6 +58,16 @@ COMMANDS = {
     "bench agents": "measure edits of the same files in several sessions",
 }
 """Name -> one line of help."""
+FORMER = {
+    "bench hybrid": "bench decode",
+    "client": "lookup",
+    "plan": "hierarchy plan",
+    "stats": "calibration",
+    "tune": "profile",
+}
+"""Name of an earlier version -> the command to use now."""
+_ALIKE = 0.6
+"""Least similarity of a misspelled command. Below, "run" would be taken for "train"."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
@@ -93,15 +103,19 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         name = " ".join(words[:length])
         if name in COMMANDS:
             return name, words[length:]
+        if name in FORMER:
+            raise InvalidArgument(f"unknown command {name}; it is {FORMER[name]} now")
     group = _group(words[0])
     if group:
         if len(words) > 1:
-            near = nearest(words[1], [name.split()[1] for name in group]) or f"; use {', '.join(group)}"
+            near = nearest(words[1], [name.split()[1] for name in group], least=_ALIKE) or f"; use {', '.join(group)}"
             raise InvalidArgument(f"unknown command {' '.join(words[:2])}{near}")
         raise InvalidArgument(
             f"{words[0]} needs one of its commands: {', '.join(group)}; see 'suffolk {words[0]} --help'"
         )
-    raise InvalidArgument(f"unknown command {words[0]}{nearest(words[0], COMMANDS)}; see 'suffolk --help'")
+    raise InvalidArgument(
+        f"unknown command {words[0]}{nearest(words[0], COMMANDS, least=_ALIKE)}; see 'suffolk --help'"
+    )
 
 
 def find_command(name: str) -> Command:

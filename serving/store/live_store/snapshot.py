@@ -153,7 +153,7 @@ def _lock(store: Path, wait: float) -> Iterator[None]:
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(writer_lock(store))
+                stack.enter_context(writer_lock(store, only_reads=True))
                 break
             except Unavailable:
                 if time.monotonic() >= deadline:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
-from suffolk.datastore.manifest import writer_lock
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, Unavailable
+from suffolk.datastore.manifest import LOCK_NAME, writer_lock
 from suffolk.serving.store.live_store.snapshot import snapshot
 from suffolk.serving.store.live_store.store import LiveStore, open_live_store
 from tests.serving.store.live_store.conftest import OpenStore
@@ -51,6 +53,32 @@ def test_a_snapshot_is_a_store_of_its_own(open_store: OpenStore, tmp_path: Path,
                 assert numbers(copy) == list(range(end))
                 assert copy.group_stats("g").documents == len(range(0, end, 3))
                 copy.flush()
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_a_store_on_read_only_storage(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_lock: bool
+) -> None:
+    """Regression: the snapshot wanted to write to the lock of the store."""
+    store = open_store()
+    fill(store, 0, 20)
+    store.flush()
+    store.close()
+    if not has_lock:
+        (store.path / LOCK_NAME).unlink()
+    opened = os.open
+
+    def refuse(path: Any, flags: int, *mode: Any, **more: Any) -> int:
+        if Path(path).is_relative_to(store.path) and flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *mode, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert snapshot(store.path, tmp_path / "copy").generation == 1
+    with pytest.raises(PermissionDenied, match="Read-only file system"), writer_lock(store.path):
+        pass
+    with open_live_store(tmp_path / "copy") as copy:
+        assert numbers(copy) == list(range(20))
 
 
 def test_snapshots_during_changes_hold_all_that_was_acknowledged(open_store: OpenStore, tmp_path: Path) -> None:
