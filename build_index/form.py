@@ -15,7 +15,7 @@ from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.input_file import find_packing, unpack_start, without_ending
 from suffolk.build_index.one_object import SAMPLE_RECORDS, are_texts, closed, is_record, object_problem
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.read_lines import array_elements
+from suffolk.build_index.read_lines import DAMAGED, array_elements
 from suffolk.build_index.read_parquet import unread_table
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
@@ -176,14 +176,15 @@ def _is_utf16(start: bytes) -> bool:
 
 def _elements(text: str) -> list[Any]:
     """The first elements of an array without its opening bracket, or of a series of objects."""
-    return [record for start, end, record in islice(array_elements(text), SAMPLE_RECORDS) if end > start]
+    found = islice(array_elements(text), SAMPLE_RECORDS)
+    return [record for start, end, record in found if end > start and record is not DAMAGED]
 
 
 def _series(text: str) -> list[Any]:
     """The first objects of a series; empty if something else follows the first one."""
     *found, (end, _, _) = islice(array_elements(f"{text}\n"), SAMPLE_RECORDS + 1)
     is_series = len(found) > 1 or not text[end:].lstrip() or text[end:].lstrip()[:1] == "{"
-    return [record for _, _, record in found] if is_series else []
+    return [record for _, _, record in found if record is not DAMAGED] if is_series else []
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:

@@ -14,6 +14,10 @@ from suffolk.datastore.errors import InvalidArgument
 
 DAMAGED_CHARACTERS = 200
 """This much of a damaged array becomes a line."""
+DAMAGED = object()
+"""Stands for a damaged element of an array."""
+_LONGEST = 12
+"""More characters than a word, number or escape has that JSON may be cut off in."""
 _BETWEEN = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
@@ -50,7 +54,8 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
     """As ``read_lines``, for one JSON array, or a series of objects without brackets. Each element becomes a line; lines are
     numbered like elements.
 
-    What cannot be read as elements, because the array is damaged or cut off, becomes one line that is not JSON.
+    A damaged element becomes one line that is not JSON, if the next one begins a line at the same indentation. Else the rest of the
+    file does, as it does if the array is cut off.
     """
     first, rest, wanted, closing = 1, "", BLOCK_BYTES, ""
     bytes_read = 0
@@ -71,13 +76,14 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
         if len(rest) > MAX_LINE_BYTES:
             break
     lines, rest = _take(rest)
+    rest = rest.lstrip()
     after = (
         rest[len(closing) :].strip()
         if rest.startswith(closing)
         else rest[:DAMAGED_CHARACTERS] + " and no end of the array"
     )
     if after:
-        lines.append(_one_line(after[:DAMAGED_CHARACTERS]))
+        lines.append(_damaged_line(after[:DAMAGED_CHARACTERS]))
     if lines:
         yield Lines(file.path, first, b"\n".join(lines)), bytes_read
 
@@ -85,15 +91,19 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
 def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
     """Yield the complete elements of a JSON array, each with its first and last place in ``text``.
 
-    ``text`` begins after the opening bracket, and may be cut off. The last tuple has the place where reading ended,
-    twice, and None.
+    ``text`` begins after the opening bracket, and may be cut off. A damaged element is DAMAGED, as in ``read_array``. The last
+    tuple has the place where reading ended, twice, and None.
     """
     place = _skip(text, 0)
     while place < len(text) and text[place] != "]":
         try:
             element, end = _DECODER.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            break  # perhaps cut off
+        except RecursionError:
+            break
+        except json.JSONDecodeError as error:
+            if (end := _next_element(text, place, error)) < 0:
+                break
+            element = DAMAGED
         if end == len(text) and not isinstance(element, dict | list | str):
             break  # a number may go on
         yield place, end, element
@@ -104,7 +114,43 @@ def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
 def _take(text: str) -> tuple[list[bytes], str]:
     """The elements at the start of ``text``, each on one line, and what follows them."""
     *found, (place, _, _) = array_elements(text)
-    return [_one_line(text[start:end]) for start, end, _ in found], text[place:]
+    lines = [(_damaged_line if each is DAMAGED else _one_line)(text[start:end]) for start, end, each in found]
+    return lines, text[_line_start(text, place) :]
+
+
+def _next_element(text: str, place: int, error: json.JSONDecodeError) -> int:
+    """The place of the next object on a line of its own, after a damaged element at ``place``; -1 if none is known.
+
+    ``error``: of the element. Near the end of ``text``, it says only that the text is cut off.
+    """
+    indentation = text[_line_start(text, place) : place]
+    if (
+        not indentation.isspace()
+        and indentation
+        or error.msg.startswith("Unterminated")
+        or error.pos > len(text) - _LONGEST
+    ):
+        return -1
+    begin = max(place, text.rfind("\n", place, error.pos))  # what is nested in the element stands before the damage
+    at = text.find(f"\n{indentation}{{", begin)
+    return at if at < 0 else at + 1 + len(indentation)
+
+
+def _line_start(text: str, place: int) -> int:
+    """The place after the line end before ``place``, if only white space is between; else ``place``."""
+    start = text.rfind("\n", 0, place) + 1
+    return start if not text[start:place].strip() else place
+
+
+def _damaged_line(text: str) -> bytes:
+    """A damaged element as a line that is no JSON. A line end inside of a text would be mended by a space."""
+    line = text.rstrip(" \t\r\n,")
+    found = _one_line(line)
+    try:
+        json.loads(found)
+    except (ValueError, RecursionError):
+        return found
+    return line.replace("\n", "\t").encode("latin-1")
 
 
 def _one_line(text: str) -> bytes:

@@ -181,8 +181,8 @@ def test_a_damaged_array_is_named_or_left_out(tmp_path: Path, damage: bytes) -> 
     ):
         texts(tmp_path)
     found, _ = texts(tmp_path, on_error="skip")
-    assert len(found) >= 3
-    assert found == [record["text"] for record in RECORDS[: len(found)]]
+    assert len(found) >= 4
+    assert found == [record["text"] for record in RECORDS if record["text"] in found]
 
 
 def test_an_array_that_lacks_its_end_loses_no_record(tmp_path: Path) -> None:

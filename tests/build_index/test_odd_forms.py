@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from suffolk.build_index.input_file import read_chunks
 from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.read_lines import array_elements
 from suffolk.cli.main import main
 from suffolk.cli.serve import parse_stores
 from suffolk.datastore.errors import Corruption, InvalidArgument, PermissionDenied
@@ -47,6 +48,45 @@ def test_a_damaged_second_record_is_the_only_one_left_out(tmp_path: Path, damage
     with pytest.raises(InvalidArgument, match=f"{name}:2: not a JSON value"):
         texts(tmp_path)
     assert texts(tmp_path, on_error="skip")[0] == ["a", "c", "c", "c"]
+
+
+DAMAGE = {
+    "a quote": '"text": 5 "x"',
+    "a brace": '"text": "x"',
+    "a line end": '"text": "x\n y"',
+    "its end": '"text": "x',
+}
+
+
+@pytest.mark.parametrize("lacks", DAMAGE)
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("form", ["[{}]", "[\n{}\n]\n", "{}\n"])
+def test_a_damaged_record_of_several_lines_is_the_only_one_left_out(
+    tmp_path: Path, form: str, at: int, lacks: str
+) -> None:
+    """Regression: all after it were left out too, and with a damaged first one the file was a text."""
+    found = [f"A text of forty characters or more, number {number}." for number in range(4)]
+    records = [json.dumps({"meta": [{"a": 1}], "text": text}, indent=1) for text in found]
+    records[at] = f'{{\n "meta": [\n  {{\n   "a": 1\n  }}\n ],\n {DAMAGE[lacks]}\n{"" if lacks == "a brace" else "}"}'
+    body = ("\n" if form == "{}\n" else ",\n").join(records)
+    if form == "[\n{}\n]\n":
+        body = "\n".join("  " + line for line in body.split("\n"))
+    (tmp_path / "a.json").write_text(form.replace("{}", body))
+    with pytest.raises(InvalidArgument, match=rf"a.json:{at + 1}: not a JSON value"):
+        texts(tmp_path)
+    if form != "[{}]" or at:  # the brace of the first is behind the bracket, so the others are at another indentation
+        assert texts(tmp_path, on_error="skip")[0] == found[:at] + found[at + 1 :]
+
+
+@pytest.mark.parametrize("indent", [0, 1, 2])
+def test_a_whole_record_that_is_cut_off_is_not_taken_for_a_damaged_one(indent: int) -> None:
+    """As between two reads of a file."""
+    rows = [
+        {"text": f'é \\ " {number}', "n": [{"a": -1.5e3, "b": [{}, {"c": None}]}], "ok": True} for number in range(3)
+    ]
+    text = json.dumps(rows, indent=indent)[1:]
+    for end in range(len(text)):
+        assert all(row in rows for begin, stop, row in array_elements(text[:end]) if stop > begin)
 
 
 @pytest.mark.parametrize(
