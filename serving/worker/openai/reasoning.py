@@ -171,6 +171,8 @@ class ReasoningParser:
     def count(self, tokens: Sequence[int], texts: TokenTexts) -> int:
         """The tokens of a thought that has ended, with its marks. ``tokens``: of the whole text, or of more than its thought."""
         mark = self._thought.marks.end
+        if (token := texts.token(mark)) in tokens:
+            return tokens.index(token) + 1
         return bisect_left(
             range(len(tokens)), True, key=lambda size: mark in texts.join(tokens[:size], skip_special_tokens=False)
         )

@@ -36,6 +36,10 @@ class TokenTexts:
         text, data = self._read(token)
         return text if _BROKEN not in text else "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
+    def token(self, text: str) -> int:
+        """The id of a token that was added to the vocabulary; -1 without one."""
+        return -1 if self._tokenizer is None else int(self._tokenizer.get_added_vocab().get(text, -1))
+
     def join(self, tokens: Iterable[int], skip_special_tokens: bool = True) -> str:
         """The text of a prompt's ``tokens``."""
         ids = [int(token) for token in tokens]
