@@ -85,7 +85,8 @@ def _open_streams() -> bool:
     if isinstance(sys.stdout, io.TextIOWrapper) and (sys.stdout.errors == "strict" or sys.stdout.encoding != "utf-8"):
         sys.stdout.reconfigure(errors=_ESCAPES)
     if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors=_ESCAPES)
+        with suppress(OSError):  # its file was replaced by a pipe
+            sys.stderr.reconfigure(errors=_ESCAPES)
     return True
 
 
