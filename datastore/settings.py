@@ -8,7 +8,7 @@ import math
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -24,6 +24,23 @@ else:
     import tomli as tomllib
 
 T = TypeVar("T")
+REQUIRED: Any = MISSING
+"""Default of a field that must be given."""
+
+
+def option(default: Any, help: str, **more: Any) -> Any:
+    """A field that is an option of the command line, and a key of the file. ``more``: attributes of its ``Setting``."""
+    return field(default=default, metadata={"help": help, **more})
+
+
+def rare(default: Any, help: str, **more: Any) -> Any:
+    """A field that is set only in a file or with --set."""
+    return option(default, help, rare=True, **more)
+
+
+def argument(default: Any, help: str, **more: Any) -> Any:
+    """A field that is a positional argument."""
+    return option(default, help, positional=True, **more)
 
 
 @dataclass(frozen=True, slots=True)

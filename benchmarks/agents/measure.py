@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
@@ -274,12 +275,12 @@ def edited_file(answer: str) -> str:
     return found.group(1) if found else answer
 
 
-def agent_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
     return [Table(HEADERS, [_row(each) for each in results["summary"]])]
 
 
-def agent_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot the speed-up by method, one bar for each part of the sessions."""
     summary = results["summary"]
     parts, ways = (list(dict.fromkeys(each[name] for each in summary)) for name in ("part", "way"))

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import (
     capacity_for,
     encode_prompts,
@@ -206,7 +207,7 @@ def _summary(runs: Sequence[BatchRun], first: BatchRun) -> dict[str, dict[str, A
     return found
 
 
-def batch_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table, with facts about it."""
     rows = [
         (
@@ -225,7 +226,7 @@ def batch_parts(results: dict[str, Any]) -> list[str | Table]:
     return [Table(HEADERS, rows), memory, *_tie_lines(results)]
 
 
-def batch_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot tokens a second and speed-up by batch size."""
     batches = results["batches"]
     sizes = list(batches)

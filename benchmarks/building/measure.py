@@ -6,21 +6,21 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from suffolk.benchmarks.building import one_document_build
 from suffolk.benchmarks.building.sorting import (
-    LEAST_SORTED,
     SortingOptions,
     measure_sorting,
     read_tokens,
     require_yardstick,
 )
+from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import new_folder
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import Watched, run_watched
@@ -28,10 +28,8 @@ from suffolk.benchmarks.retrieval.draftretriever_package import require_package
 from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import tracked
-from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.segment import token_dtype
-from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.datastore.tokenizer import load_tokenizer
 
@@ -48,39 +46,6 @@ NOTES = (
     "medians; the order is checked at 200,000 random ranks",
     "the published draftretriever stores statistics of short token runs, which is less work than sorting suffixes",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BuildingOptions:
-    """Settings of ``suffolk bench build``. Checked when made.
-
-    Attributes:
-        corpora: files, folders or patterns with text, as for ``suffolk build``.
-        tokenizer: Hugging Face folder, tokenizer.json or hub name.
-        workdir: parent of a temporary folder for both indexes.
-        rounds: runs of each builder, in turn.
-        text_field, extensions, threads: as for ``suffolk build``.
-        sort_tokens: input sizes of the sort measurement, in tokens; empty to skip it.
-        sort_rounds: runs of each sort.
-        sort_repeats: size of the inputs made of repeats, in tokens; 0 for none.
-        seed: chooses the random ranks at which a sorted order is checked.
-    """
-
-    corpora: tuple[str, ...]
-    tokenizer: str
-    workdir: Path
-    rounds: Count = 1
-    text_field: str = "text"
-    extensions: tuple[str, ...] = ()
-    threads: int = 0
-    sort_tokens: tuple[Annotated[int, Within(LEAST_SORTED)], ...] = ()
-    sort_rounds: Count = 3
-    sort_repeats: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_range("sort_repeats", self.sort_repeats or LEAST_SORTED, LEAST_SORTED)
 
 
 def measure_building(options: BuildingOptions) -> dict[str, Any]:
@@ -183,7 +148,7 @@ def _outcome(watched: Watched) -> dict[str, Any]:
     }
 
 
-def building_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table, with facts about it."""
     rows = [
         [
@@ -209,7 +174,7 @@ def building_parts(results: dict[str, Any]) -> list[str | Table]:
     ]
 
 
-def building_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot text throughput and memory."""
     rates, peaks = results["median_text_bytes_per_second"], results["peak_bytes"]
     labels = [name.replace(", ", ",\n") for name in rates]

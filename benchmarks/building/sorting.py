@@ -32,7 +32,6 @@ REPEATED_FILE = "one document again and again"
 REPEATED_TOKEN = "one token again and again"
 COPIES = 1000
 COMPARED = 200_000
-LEAST_SORTED = 10 * COPIES
 
 Tokens = npt.NDArray[Any]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from suffolk.benchmarks.counts.infini_gram_index import cached_index, open_engine, require_package
+from suffolk.benchmarks.datastore_options import CountingOptions
 from suffolk.benchmarks.folder import first_tokens
 from suffolk.benchmarks.parts import time_alternating, time_rounds
 from suffolk.benchmarks.plot import Panel
@@ -16,11 +15,9 @@ from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, s
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Internal
-from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 
 OURS, RIVAL = "suffolk", "infini-gram"
-LONGEST = 64
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")
 NOTES = (
@@ -30,32 +27,6 @@ NOTES = (
     "ratio, query by query, so that neither index finds its data in the processor's caches",
     "infini-gram's index is built by its own command from tokens on disk; Suffolk's by suffolk build from text",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CountingOptions:
-    """Settings of ``suffolk bench counts``. Checked when made.
-
-    Attributes:
-        store: the datastore's folder.
-        workdir: folder of infini-gram's index, which a later run reuses.
-        queries: number of sequences for each combination of kind and length.
-        rounds: timed rounds, after one warm-up.
-        lengths: numbers of tokens in a sequence.
-        tokens: use the first N tokens of the datastore; None for all.
-        seed: seed of every random choice.
-    """
-
-    store: Path
-    workdir: Path
-    queries: Count = 1000
-    rounds: Count = 3
-    lengths: tuple[Annotated[int, Within(1, LONGEST)], ...] = (1, 2, 4, 8, 16)
-    tokens: Count | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def measure_counting(options: CountingOptions) -> dict[str, Any]:
@@ -119,7 +90,7 @@ def _ratio(latency: dict[str, dict[str, float]]) -> float:
     return latency[RIVAL]["p50_us"] / latency[OURS]["p50_us"]
 
 
-def counting_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table, with facts about it."""
     facts, built = results["datastore"], results["infini_gram_index"]
     rows = [
@@ -143,7 +114,7 @@ def counting_parts(results: dict[str, Any]) -> list[str | Table]:
     ]
 
 
-def counting_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot latency by sequence length, and index size."""
     lengths = results["lengths"]
     series = {way: [found["latency"][way]["p50_us"] for found in lengths.values()] for way in (OURS, RIVAL)}

@@ -49,7 +49,7 @@ def decoding_notes(results: dict[str, Any]) -> tuple[str, ...]:
     return (*NOTES, TIE_NOTE) if _shows_ties(results) else NOTES
 
 
-def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table, and the accepted tokens by source."""
     summary = results["summary"]
     ties = _shows_ties(results)
@@ -88,7 +88,7 @@ def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
     return parts
 
 
-def decoding_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot speed-up and tokens per target pass."""
     summary = results["summary"]
     groups = list(summary)

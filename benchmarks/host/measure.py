@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 
+from suffolk.benchmarks.datastore_options import HostOptions
 from suffolk.benchmarks.host.instant_model import (
     VOCAB,
     HostClock,
@@ -28,7 +29,6 @@ from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import SuffolkError
-from suffolk.datastore.settings import Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
@@ -54,34 +54,6 @@ NOTES = (
     "the texts are words of Python's standard library; half of its modules are the datastore. A pass is not computed. The "
     "planner gets its time from a cost table, so it drafts as on that device",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class HostOptions:
-    """Settings of ``suffolk bench host``. Checked when made.
-
-    Attributes:
-        requests: numbers of requests at once.
-        drafters: "plain" for plain decoding, and drafters of the registry that need no model.
-        tokens: tokens of each answer.
-        prompt: tokens of each prompt.
-        temperature: as in ``SamplingSettings``.
-        costs: file of the times that passes are given; None for ``SLOW_GPU``.
-        rounds: number of batches of requests.
-        seed: seed of the choice of texts.
-    """
-
-    requests: tuple[Annotated[int, Within(1, 1024)], ...] = (1, 8, 64)
-    drafters: tuple[str, ...] = (PLAIN, HYBRID)
-    tokens: Annotated[int, Within(8, 4096)] = 128
-    prompt: Annotated[int, Within(1, 4096)] = 256
-    temperature: float = 0.0
-    costs: Path | None = None
-    rounds: Annotated[int, Within(1, 1000)] = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +171,7 @@ def _full_steps(loop: StepLoop, clock: HostClock, parts: StepParts | None) -> It
             parts.take()
 
 
-def host_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
     rows = [
         [
@@ -215,7 +187,7 @@ def host_parts(results: dict[str, Any]) -> list[str | Table]:
     return [Table(HEADERS, rows)]
 
 
-def host_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot the time of a step, whole and by part."""
     cases = results["cases"]
     names = [_name(case) for case in cases]

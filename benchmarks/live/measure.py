@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.benchmarks.datastore_options import LiveBenchOptions
 from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex
-from suffolk.benchmarks.live.pieces import LiveBenchOptions, Pieces, read_pieces
+from suffolk.benchmarks.live.pieces import Pieces, read_pieces
 from suffolk.benchmarks.live.segment_counts import drafts_by_segments
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import resident_memory
@@ -203,7 +204,7 @@ def _groups(pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
     )
 
 
-def live_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The tables, with facts about them."""
     insertion = [
         (
@@ -241,7 +242,7 @@ def live_parts(results: dict[str, Any]) -> list[str | Table]:
     ]
 
 
-def live_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot insertion, memory and latency."""
     inserted, drafts = results["insertion"], results["drafts"]
     names = list(inserted)

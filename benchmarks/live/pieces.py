@@ -1,16 +1,15 @@
-"""Options of the measurement of live indexes, and documents of equal length from a datastore."""
+"""Documents of equal length from a datastore, for the measurement of live indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.benchmarks.datastore_options import LiveBenchOptions
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.settings import Count, check_fields
 
 Ids = npt.NDArray[np.uint32]
 HELD_OUT = 10
@@ -67,30 +66,3 @@ def read_pieces(options: LiveBenchOptions) -> Pieces:
         contexts.append(piece[max(0, end - options.max_match) : end].tolist())
     appended = [piece for number, piece in enumerate(pieces) if number % HELD_OUT] or pieces
     return Pieces(manifest.vocab_size, manifest.order_depth, appended, contexts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveBenchOptions:
-    """Options of ``suffolk bench live``; the command documents them.
-
-    Raises:
-        InvalidArgument: a number is below 1.
-    """
-
-    store: Path
-    tokens: Count = 8_000_000
-    rival_tokens: Count = 2_000_000
-    document_tokens: Count = 500
-    turns: Count = 8
-    rate: Count = 100_000
-    queries: Count = 4_000
-    groups: Count = 100_000
-    max_match: Count = 16
-    min_match: Count = 2
-    max_depth: Count = 10
-    max_nodes: Count = 64
-    against: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from suffolk.benchmarks.datastore_options import MemoryOptions
 from suffolk.benchmarks.folder import make_folder, writing
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
@@ -18,10 +18,9 @@ from suffolk.benchmarks.processes import run_watched
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import tracked
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import RESIDENCIES, open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
-from suffolk.datastore.settings import Count, Share, check_fields
 from suffolk.datastore.text_table import Table
 
 DISK_READS = 2000
@@ -50,36 +49,6 @@ NOTES = (
     "systemd-run --scope -p MemoryMax=2G suffolk bench memory STORE --limits 1",
     "the disk of a virtual machine may be cached in its host's memory",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryOptions:
-    """Settings of ``suffolk bench memory``. Checked when made.
-
-    Attributes:
-        store: the datastore's folder.
-        workdir: folder for the contexts, which the measured processes read.
-        limits: shares of the store's bytes that may be in memory, above 0; 1 means no limit.
-        residencies: residency policies to measure at each limit.
-        queries: number of contexts, drawn uniformly from the corpus.
-        rounds: number of rounds after the cold one.
-        context: number of tokens in a context.
-        max_nodes: the most nodes of a draft tree.
-        seed: seed of every random choice.
-    """
-
-    store: Path
-    workdir: Path
-    limits: tuple[Share, ...] = (1.0, 0.5, 0.2)
-    residencies: tuple[Annotated[str, RESIDENCIES], ...] = ("mmap", "warm")
-    queries: Count = 1000
-    rounds: Count = 2
-    context: Count = 16
-    max_nodes: Count = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def measure_memory(options: MemoryOptions) -> dict[str, Any]:
@@ -142,7 +111,7 @@ def random_windows(store: Path, manifest: Manifest, count: int, length: int, see
     return windows
 
 
-def memory_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table, with facts about it."""
     facts, disk = results["datastore"], results["disk_read_4k"]
     rows = [
@@ -170,7 +139,7 @@ def memory_parts(results: dict[str, Any]) -> list[str | Table]:
     ]
 
 
-def memory_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot latency at each limit, cold and steady."""
     runs = results["runs"]
     return [

@@ -11,6 +11,7 @@ import numpy as np
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import (
     Encoded,
     capacity_for,
@@ -215,7 +216,7 @@ def _sum(runs: Sequence[dict[str, Any]], name: str) -> Any:
     return sum(run[name] for run in runs)
 
 
-def prediction_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table; and the largest gap, where texts may differ by a near-tie."""
     summary = results["summary"]
     gap = max(each["largest_near_tie_gap"] for each in summary.values())
@@ -230,7 +231,7 @@ def prediction_parts(results: dict[str, Any]) -> list[str | Table]:
     return parts
 
 
-def prediction_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot the measured speed-up, the counted speed-up, and the mean generated length."""
     summary = results["summary"]
     names = list(summary)

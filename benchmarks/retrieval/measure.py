@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.benchmarks.datastore_options import RetrievalBenchOptions
 from suffolk.benchmarks.folder import first_tokens
 from suffolk.benchmarks.parts import Call, time_alternating, time_rounds
 from suffolk.benchmarks.processes import grown_memory, resident_memory
@@ -18,7 +19,6 @@ from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sa
 from suffolk.benchmarks.retrieval.draftretriever_index import cached_index
 from suffolk.benchmarks.retrieval.draftretriever_package import DraftRetriever
 from suffolk.benchmarks.retrieval.exactness import CorpusScan
-from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.quality import check_counts, compare_trees
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.build_index.progress import tracked

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from suffolk.benchmarks.datastore_options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.contexts import ContextSet
 from suffolk.benchmarks.retrieval.draftretriever_package import SHORTEST, DraftRetriever, prefixes
 from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length
-from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
 from suffolk.datastore.tree_paths import tree_paths

@@ -20,7 +20,7 @@ NOTES = (
 )
 
 
-def retrieval_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The tables, with facts about them."""
     facts = results["datastore"]
     parts: list[str | Table] = [
@@ -36,7 +36,7 @@ def retrieval_parts(results: dict[str, Any]) -> list[str | Table]:
     return [*parts, *_memory_parts(results)]
 
 
-def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot latency of single calls, and of batches if measured."""
     panels = []
     for name, found in results["sets"].items():

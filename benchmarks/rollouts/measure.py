@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import Encoded, capacity_for, encode_prompts, load_target, target_facts
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
@@ -190,7 +191,7 @@ def _rate(row: dict[str, Any]) -> float:
     return float(row["tokens"] / row["seconds"])
 
 
-def rollout_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
     parts: list[str | Table] = [Table(HEADERS, [_row(each) for each in results["summary"]])]
     if results["prompts_skipped"]:
@@ -198,7 +199,7 @@ def rollout_parts(results: dict[str, Any]) -> list[str | Table]:
     return parts
 
 
-def rollout_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot speed-up and mean generated length by method, one bar an epoch."""
     summary = results["summary"]
     ways = list(dict.fromkeys(each["way"] for each in summary))

@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from suffolk.benchmarks.datastore_options import ServiceOptions
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import family_memory
 from suffolk.benchmarks.report import quantiles_us
@@ -20,9 +20,7 @@ from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import Load, on_core, run_closed, run_open
 from suffolk.build_index.progress import tracked
-from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.settings import Count, Within, check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.messages import columns
@@ -44,35 +42,6 @@ NOTES = (
     "busy: processor time of a side, as a share of one core",
     "grown: memory of the server after the load, less that before it",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
-    """Settings of ``suffolk bench service``. Checked when made.
-
-    Attributes:
-        store: the datastore's folder.
-        calls: calls of each batch size, one after another.
-        batches: contexts in a call.
-        clients: numbers of clients of the closed loops. Calls under load have the largest of ``batches``.
-        seconds: duration of each loop.
-        deadline_ms: deadline of a call in the loops.
-        max_match, max_nodes: as in ``Retriever.draft``.
-        seed: of every random choice.
-    """
-
-    store: Path
-    calls: Count = 500
-    batches: Annotated[tuple[Count, ...], Within(1)] = (1, 32)
-    clients: Annotated[tuple[Count, ...], Within(1)] = (1, 4, 16, 64, 256)
-    seconds: Annotated[float, Within(ABOVE_0)] = 5.0
-    deadline_ms: Annotated[float, Within(ABOVE_0)] = 250.0
-    max_match: Count = 16
-    max_nodes: Count = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def measure_service(options: ServiceOptions) -> dict[str, Any]:
@@ -171,7 +140,7 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def service_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The tables, with facts about them."""
     facts = results["datastore"]
     rows = [
@@ -198,7 +167,7 @@ def service_parts(results: dict[str, Any]) -> list[str | Table]:
     ]
 
 
-def service_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot goodput by the number of clients."""
     closed = results["closed_loop"]
     goodput = {"goodput": [each["goodput"] for each in closed.values()]}

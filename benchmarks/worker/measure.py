@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from suffolk.benchmarks.decode.options import DecodingOptions
+from suffolk.benchmarks.decode.report import PACKAGES as DECODING_PACKAGES
 from suffolk.benchmarks.decode.setup import (
     capacity_for,
     encode_prompts,
@@ -42,6 +43,7 @@ from suffolk.serving.worker.service import DecodeService
 _REQUESTS_PER_STREAM = 2
 _LOOPBACK = "127.0.0.1:0"
 HEADERS = ("streams, drafter, transport", "tokens/s", "ratio", "least", "first token ms", "CPU ms a token", "as engine")
+PACKAGES = (*DECODING_PACKAGES, "uvicorn", "starlette", "grpcio")
 NOTES = (
     "tokens/s: of all streams together, prompts included, median of rounds; ratio: to calls in the engine's process; least: the "
     "worst round",
@@ -198,7 +200,7 @@ def _figures(runs: Sequence[TransportRun], engine: Sequence[TransportRun]) -> di
     }
 
 
-def worker_parts(results: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
     rows = [
         (
@@ -217,7 +219,7 @@ def worker_parts(results: dict[str, Any]) -> list[str | Table]:
     return [Table(HEADERS, rows)]
 
 
-def worker_panels(results: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot the ratio and the time to the first token of every transport."""
     found = {
         f"{size}, {drafter}": transports

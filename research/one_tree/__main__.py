@@ -23,9 +23,9 @@ from suffolk.cli.commands import Command
 from suffolk.cli.drafting import DrafterOptions, PlannerOptions
 from suffolk.cli.main import exit_code_of, run_command
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
+from suffolk.cli.options.setting import Assignable, passed_on
 from suffolk.cli.options.values import comma_list
-from suffolk.datastore.settings import Count
+from suffolk.datastore.settings import REQUIRED, Count, option
 
 if TYPE_CHECKING:
     from research.one_tree.options import HybridOptions
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: Options) -> int:
     """Run the measurements without stored results, print, write; returns the exit code."""
     from research.one_tree.compared_drafters import singles
-    from research.one_tree.report import NOTES, PACKAGES, hybrid_panels, hybrid_parts
+    from research.one_tree import report
     from research.one_tree.run import run_hybrid
     from research.one_tree.summary import summarize
 
@@ -116,8 +116,7 @@ def _run(options: Options) -> int:
     alone = singles(list(decoding.models.parts()), bool(decoding.datastores))
     summary = summarize(log.rows, alone)
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
-    parts, panels = hybrid_parts(summary), hybrid_panels(summary)
-    return outcome.finish(chosen, results, NOTES, PACKAGES, parts, panels, **chosen.settings())
+    return outcome.finish(chosen, results, report, **chosen.settings())
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ NOTES = (
 )
 
 
-def hybrid_parts(summary: dict[str, Any]) -> list[str | Table]:
+def tables(results: dict[str, Any]) -> list[str | Table]:
     """Tables of M by temperature and number of nodes, tables of speed by temperature, and ratios below each."""
-    shown: list[str | Table] = []
+    summary, shown = results["summary"], list[str | Table]()
     for part in summary["nodes"]:
         shown.append(f"M at {part['nodes']} nodes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
         shown += [_matrix(part["table"], "M"), *_ratio_lines(part), *_source_lines(part["table"]), ""]
@@ -52,11 +52,12 @@ def hybrid_parts(summary: dict[str, Any]) -> list[str | Table]:
     return shown
 
 
-def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
+def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot a chart for each table, with a bar for each drafter in every set.
 
     If M was measured at several numbers of nodes, plot its growth and the chart of the largest number.
     """
+    summary = results["summary"]
     charts = [
         (f"M at {part['nodes']} nodes, temperature {part['temperature']:g}", "tokens a pass", "M", part["table"])
         for part in _largest(summary["nodes"])

@@ -30,13 +30,13 @@ from suffolk.build_index.options import (
 from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+from suffolk.cli.options.setting import passed_on
 from suffolk.cli.push import push_facts
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.files import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.store.storage.build import build_at
 from suffolk.serving.store.storage.push import KEEP
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.files import printable
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.decoding.drafters.calibration.calibration import Learned
 from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration
 from suffolk.serving.decoding.drafters.calibration.reliability import Reliability

@@ -24,10 +24,10 @@ from suffolk.capacity.queueing import MOST_UTILISATION
 from suffolk.capacity.report import plan_lines, plan_result
 from suffolk.capacity.service_costs import PUBLISHED, read_costs
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, Configurable, option, passed_on, rare
+from suffolk.cli.options.setting import Configurable, passed_on
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.limits import MAX_BATCH
-from suffolk.datastore.settings import Share, Within
+from suffolk.datastore.settings import REQUIRED, Share, Within, option, rare
 
 EXAMPLES = """
 suffolk capacity --tokens 1e12 --workers 200 --steps-per-second 40 --batch 8

@@ -18,9 +18,9 @@ from suffolk.cli.commands import find_command
 from suffolk.cli.options import setting
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import merge
-from suffolk.cli.options.setting import REQUIRED, argument, option, settings_of
+from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.cluster.config import ClusterConfig, option_words, read_config
 
 EXAMPLES = """cluster.yaml:

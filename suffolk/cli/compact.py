@@ -18,8 +18,8 @@ from suffolk.build_index.compact import CompactReport, compact
 from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.cli.store_lines import change_report
+from suffolk.datastore.settings import REQUIRED, argument, option
 
 EXAMPLES = """
 suffolk compact STORE                  into as few segments as possible

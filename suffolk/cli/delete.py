@@ -24,12 +24,12 @@ import suffolk
 from suffolk.build_index.delete import DeletionReport, delete
 from suffolk.build_index.report import count
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.cli.store_lines import FORMS, change_report, example_id, whole_ids
 from suffolk.datastore.appendable import LiveDeletion, LiveStats
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.files import name_text
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.net.url import is_url
 from suffolk.serving.store.live_store.identity import has_log, published
 from suffolk.serving.store.live_store.settings import LiveSettings

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import option
-from suffolk.datastore.settings import Count, Within
+from suffolk.datastore.settings import Count, Within, option
 
 EXAMPLES = """
 suffolk demo

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from suffolk.cli.options.config_file import read_toml
-from suffolk.cli.options.setting import Configurable, Options, Setting, rare
+from suffolk.cli.options.setting import Configurable, Options, Setting
 from suffolk.cli.options.values import at_home
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Within, rare
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry, DrafterOption
 from suffolk.serving.decoding.drafters.registry import BUILT_IN, NONE, find, known, names

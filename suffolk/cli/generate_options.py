@@ -8,10 +8,10 @@ from pathlib import Path
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import Configurable, argument, option, rare
+from suffolk.cli.options.setting import Configurable
 from suffolk.cli.output_file import RECORD
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import Share
+from suffolk.datastore.settings import Share, argument, option, rare
 from suffolk.serving.decoding.drafters.registry import NONE, find, names
 from suffolk.serving.decoding.engine.sampling import settings as limits
 from suffolk.serving.decoding.engine.sampling.settings import VERIFICATIONS, SamplingSettings

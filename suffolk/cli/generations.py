@@ -12,8 +12,8 @@ from typing import Any
 
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.manifest import Manifest
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.store.storage.generations import list_generations, roll_back
 
 EXAMPLES = """

@@ -11,9 +11,9 @@ from typing import Any
 import suffolk
 from suffolk.build_index.report import count
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.cli.store_lines import example_id, unpublished_note
 from suffolk.datastore.files import printable
+from suffolk.datastore.settings import REQUIRED, argument, option
 
 EXAMPLES = """
 suffolk info STORE

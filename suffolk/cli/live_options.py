@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.cli.options.setting import Options, option, rare
+from suffolk.cli.options.setting import Options
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Within, option, rare
 from suffolk.serving.store.live_store.identity import is_free
 from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
 from suffolk.serving.store.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings

@@ -20,7 +20,6 @@ from typing import Annotated, Any
 from suffolk.build_index.report import count
 from suffolk.cli.lookup_lines import shown
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.cli.store_lines import document_id
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
@@ -30,7 +29,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied, Unsupported
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import MAX_NODES, Retriever
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.datastore.tokenizer import node_texts, token_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
 from suffolk.serving.decoding.drafters.retrieval.limits import Length

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from suffolk.cli.options.setting import Options, option, rare
-from suffolk.datastore.settings import MAX_THREADS, Within
+from suffolk.cli.options.setting import Options
+from suffolk.datastore.settings import MAX_THREADS, Within, option, rare
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 if TYPE_CHECKING:

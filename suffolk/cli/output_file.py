@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.cli.options.setting import Options, option
+from suffolk.cli.options.setting import Options
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.files import is_device, refuse_dangling
+from suffolk.datastore.settings import option
 
 
 def require_folder(option: str, file: Path | None) -> None:

@@ -23,11 +23,10 @@ from suffolk.benchmarks.passes import passes_lines, passes_result
 from suffolk.build_index.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.datastore.settings import Count, Within
+from suffolk.datastore.settings import Count, Within, option
 from suffolk.serving.decoding.engine.costs.cost_model import SIZES, grid
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 

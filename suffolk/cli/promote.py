@@ -16,8 +16,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.clients.fanout.topology import parse_address
 from suffolk.serving.net.url import names_several
 from suffolk.serving.store.replication.peer import Found, Peer, read_replicas

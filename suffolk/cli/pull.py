@@ -14,8 +14,8 @@ from pathlib import Path
 from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.cli.store_lines import change_report
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.store.storage.pull import PullReport, pull
 
 EXAMPLES = """

@@ -18,8 +18,7 @@ from typing import Annotated
 from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.store.live_store.identity import is_live
 from suffolk.serving.store.storage.push import KEEP, PushReport, push
 

@@ -29,12 +29,12 @@ from suffolk.benchmarks.plot import require_plots, write_plot
 from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, Assignable, argument, option
+from suffolk.cli.options.setting import Assignable
 from suffolk.cli.output_file import CalibrationOptions, kept_calibration, require_folder
 from suffolk.cli.stores import checked_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.drafters.registry import find, names
 from suffolk.serving.decoding.drafters.retrieval.limits import require_match

@@ -20,14 +20,14 @@ from typing import Annotated
 
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.live_options import LiveOptions
-from suffolk.cli.options.setting import Configurable, argument, option, rare
+from suffolk.cli.options.setting import Configurable
 from suffolk.cli.server_options import ServerOptions, SettingsReload, is_on, server_settings, switch_option
 from suffolk.cli.store_lines import unpublished_note
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.retriever import Retriever
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Within, argument, option, rare
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.net.grpc_server import share_arenas
 from suffolk.serving.net.server import ignore_sighup, run_until_signal

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffolk.cli.options.setting import Options, option, rare
+from suffolk.cli.options.setting import Options
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Within, option, rare
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import Endpoint, parse_endpoint
 from suffolk.serving.net.logs import FORMATS, configure_logs, set_log_requests

@@ -14,8 +14,7 @@ from typing import Annotated
 
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.store.live_store.snapshot import LOCK_SECONDS, snapshot
 
 EXAMPLES = """

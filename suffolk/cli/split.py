@@ -14,7 +14,7 @@ from pathlib import Path
 from suffolk.build_index.report import count, megabytes
 from suffolk.build_index.split import split
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.datastore.settings import REQUIRED, argument, option
 
 EXAMPLES = """
 suffolk split STORE shards/ --shards 2

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.net.access_file import AccessRules, add_token, parse_roles, read_access_file, remove_token
 from suffolk.serving.net.identity import Identity
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transformers
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, passed_on, rare
+from suffolk.cli.options.setting import Configurable, passed_on
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.settings import Share
+from suffolk.datastore.settings import REQUIRED, Share, argument, option, rare
 from suffolk.serving.decoding.drafters.training import options as limits
 from suffolk.serving.decoding.drafters.training.heads import HEADS, head_maker, option_lines
 from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainOptions

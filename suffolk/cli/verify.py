@@ -17,9 +17,9 @@ from pathlib import Path
 from suffolk.build_index.progress import segment_progress, show_progress
 from suffolk.build_index.report import count
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.net.url import is_url
 from suffolk.serving.store.live_store.check_log import check_log
 from suffolk.serving.store.live_store.identity import has_log, log_folder, published

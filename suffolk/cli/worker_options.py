@@ -8,11 +8,11 @@ from typing import Annotated
 
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions
 from suffolk.cli.model import MODEL, DeviceOptions
-from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
+from suffolk.cli.options.setting import Configurable
 from suffolk.cli.output_file import RECORD, CalibrationOptions
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option, switch_option
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import REQUIRED, Within, option, rare
 from suffolk.serving.decoding.drafters.registry import NONE, find, names
 from suffolk.serving.net.url import WORKER_PORT, names_several
 from suffolk.serving.worker.openai.tool_format import AUTO, FORMATS

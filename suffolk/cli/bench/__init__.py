@@ -17,7 +17,7 @@ EXAMPLES = """examples:
   suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --json rollouts.json
   suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json"""
 FILES = {
-    "of_datastores": ("retrieval", "service", "counts", "build", "memory", "live"),
-    "of_decoding": ("batch", "host", "worker", "prediction", "rollouts", "agents"),
+    "of_datastores": ("retrieval", "service", "counts", "build", "memory", "live", "host"),
+    "of_decoding": ("batch", "worker", "prediction", "rollouts", "agents"),
 }
 """Module -> the commands in it. Others have modules of their own."""

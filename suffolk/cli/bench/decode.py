@@ -14,10 +14,10 @@ from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
+from suffolk.cli.options.setting import Assignable, passed_on
 from suffolk.cli.options.values import comma_list
 from suffolk.cli.output_file import RECORD, require_record
-from suffolk.datastore.settings import Count
+from suffolk.datastore.settings import REQUIRED, Count, option
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.decode.options import DecodingOptions
@@ -116,12 +116,11 @@ class Options(DecodeOptions, Assignable):
 def run(options: Options) -> int:
     from dataclasses import replace
 
+    from suffolk.benchmarks.decode import report
     from suffolk.benchmarks.decode.measure import measure_decoding
-    from suffolk.benchmarks.decode.report import PACKAGES, decoding_notes, decoding_panels, decoding_parts
 
     outcome = options.outcome("decode")
     require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
     results = measure_decoding(run_options)
-    parts, panels = decoding_parts(results), decoding_panels(results)
-    return outcome.finish(run_options, results, decoding_notes(results), PACKAGES, parts, panels)
+    return outcome.finish(run_options, results, report, report.decoding_notes(results))

@@ -1,4 +1,4 @@
-"""Measurements of decoding, beside 'decode' and 'hybrid': batches, the host's part, transports, and tasks of several kinds."""
+"""Measurements of decoding, beside 'decode' and 'hybrid': batches, transports, and tasks of several kinds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions, DecodePromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
-from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
+from suffolk.cli.options.setting import Assignable, passed_on
 from suffolk.cli.options.values import comma_list
-from suffolk.datastore.settings import Count
+from suffolk.datastore.settings import REQUIRED, Count, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,52 +29,10 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
     batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
-        from suffolk.benchmarks.batch.measure import NOTES, batch_panels, batch_parts, measure_batches
-        from suffolk.benchmarks.decode.report import PACKAGES
+        from suffolk.benchmarks.batch import measure
 
-        outcome, settings = self.outcome("batch"), self.decoding()
-        batches = list(self.batches)
-        results = measure_batches(settings, batches)
-        return outcome.finish(
-            settings, results, NOTES, PACKAGES, batch_parts(results), batch_panels(results), batches=batches
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchHost(ReportOptions):
-    """Measure the host's processor time in a step. It needs no model and no datastore.
-
-    Passes are not computed; the drafting policy is told a time for each. The datastore holds Python's standard library.
-    """
-
-    EXAMPLES = """
-suffolk bench host --json host.json
-suffolk bench host --requests 1 64 --drafters hybrid --temperature 0.7
-suffolk bench host --costs costs.json --rounds 10"""
-
-    requests: tuple[Count, ...] = option((1, 8, 64), "requests at once", several=True)
-    drafters: tuple[str, ...] = option(
-        ("plain", "hybrid"),
-        "plain decoding, or drafters to measure",
-        choices=("plain", "prompt-lookup", "datastore", "hybrid"),
-        several=True,
-    )
-    tokens: Count = option(128, "tokens of each answer")
-    prompt: Count = option(256, "tokens of each prompt")
-    temperature: float = option(0.0, "sampling temperature; 0: greedy")
-    costs: Path | None = option(
-        None,
-        "times of passes that the policy is told, stored by 'suffolk profile' (default: 70 ms a pass)",
-        metavar="FILE",
-    )
-    rounds: Count = option(3, "batches of requests")
-
-    def run(self) -> int:
-        from suffolk.benchmarks.host.measure import NOTES, PACKAGES, HostOptions, host_panels, host_parts, measure_host
-
-        outcome, settings = self.outcome("host"), passed_on(self, HostOptions)
-        results = measure_host(settings)
-        return outcome.finish(settings, results, NOTES, PACKAGES, host_parts(results), host_panels(results))
+        outcome, settings, batches = self.outcome("batch"), self.decoding(), list(self.batches)
+        return outcome.finish(settings, measure.measure_batches(settings, batches), measure, batches=batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +51,10 @@ suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ -
     streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
-        from suffolk.benchmarks.decode.report import PACKAGES
-        from suffolk.benchmarks.worker.measure import NOTES, measure_worker, worker_panels, worker_parts
+        from suffolk.benchmarks.worker import measure
 
-        outcome, settings = self.outcome("worker"), self.decoding()
-        streams = list(self.streams)
-        results = measure_worker(settings, streams)
-        packages = (*PACKAGES, "uvicorn", "starlette", "grpcio")
-        return outcome.finish(
-            settings, results, NOTES, packages, worker_parts(results), worker_panels(results), streams=streams
-        )
+        outcome, settings, streams = self.outcome("worker"), self.decoding(), list(self.streams)
+        return outcome.finish(settings, measure.measure_worker(settings, streams), measure, streams=streams)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,21 +81,14 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
 
     def run(self) -> int:
         from suffolk.benchmarks.decode.options import DecodingOptions
-        from suffolk.benchmarks.decode.report import PACKAGES
+        from suffolk.benchmarks.prediction import measure
         from suffolk.benchmarks.prediction.edits import PredictionOptions
-        from suffolk.benchmarks.prediction.measure import (
-            NOTES,
-            measure_predictions,
-            prediction_panels,
-            prediction_parts,
-        )
 
         outcome = self.outcome("prediction")
         drafters = comma_list(self.drafters)
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=drafters)
         settings = PredictionOptions(decoding, self.files, self.limit, self.lines, self.shares)
-        results = measure_predictions(settings)
-        return outcome.finish(settings, results, NOTES, PACKAGES, prediction_parts(results), prediction_panels(results))
+        return outcome.finish(settings, measure.measure_predictions(settings), measure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,9 +126,8 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
 
     def run(self) -> int:
         from suffolk.benchmarks.decode.options import DecodingOptions
-        from suffolk.benchmarks.decode.report import PACKAGES
+        from suffolk.benchmarks.rollouts import measure
         from suffolk.benchmarks.rollouts.answers import RolloutOptions
-        from suffolk.benchmarks.rollouts.measure import NOTES, measure_rollouts, rollout_panels, rollout_parts
 
         outcome = self.outcome("rollouts")
         settings = RolloutOptions(
@@ -194,8 +138,7 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
             comma_list(self.methods),
             self.answers,
         )
-        results = measure_rollouts(settings)
-        return outcome.finish(settings, results, NOTES, PACKAGES, rollout_parts(results), rollout_panels(results))
+        return outcome.finish(settings, measure.measure_rollouts(settings), measure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,20 +176,17 @@ suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
     def run(self) -> int:
-        from suffolk.benchmarks.agents.measure import NOTES, AgentOptions, agent_panels, agent_parts, measure_agents
+        from suffolk.benchmarks.agents import measure
         from suffolk.benchmarks.decode.options import DecodingOptions
-        from suffolk.benchmarks.decode.report import PACKAGES
 
         outcome = self.outcome("agents")
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=())
-        settings = passed_on(self, AgentOptions, decoding=decoding, methods=comma_list(self.methods))
-        results = measure_agents(settings)
-        return outcome.finish(settings, results, NOTES, PACKAGES, agent_parts(results), agent_panels(results))
+        settings = passed_on(self, measure.AgentOptions, decoding=decoding, methods=comma_list(self.methods))
+        return outcome.finish(settings, measure.measure_agents(settings), measure)
 
 
 COMMANDS = {
     "batch": BenchBatch,
-    "host": BenchHost,
     "worker": BenchWorker,
     "prediction": BenchPrediction,
     "rollouts": BenchRollouts,

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from suffolk.benchmarks.page import write_page
 from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
 from suffolk.benchmarks.report import Report, plain, write_report
-from suffolk.cli.options.setting import Options, option
+from suffolk.cli.options.setting import Options
 from suffolk.cli.output_file import plot_beside, require_page
+from suffolk.datastore.settings import option
 from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.engine.sampling.settings import Seed
+
+
+class ResultReport(Protocol):
+    """How the results of a measurement are shown: a module with these names."""
+
+    @property
+    def NOTES(self) -> tuple[str, ...]:  # noqa: N802
+        """Definitions of the values, and how they were measured."""
+
+    @property
+    def PACKAGES(self) -> tuple[str, ...]:  # noqa: N802
+        """Packages whose versions are recorded."""
+
+    def tables(self, results: dict[str, Any], /) -> list[str | Table]:
+        """Tables, and text between them."""
+
+    def plots(self, results: dict[str, Any], /) -> list[Panel]:
+        """One panel for each plot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +74,17 @@ class ReportOptions(PageOptions):
 class WorkdirOptions(ReportOptions):
     """The folder for further files."""
 
-    workdir: Path | None = option(
+    workfolder: Path | None = option(
         None,
         "folder for further files, which later runs use again (default: suffolk-bench beside the JSON file)",
+        flag="--workdir",
         metavar="DIR",
     )
 
-    def folder(self, outcome: Measured) -> Path:
-        """``workdir`` or its default."""
-        return self.workdir or outcome.json.parent / "suffolk-bench"
+    @property
+    def folder(self) -> Path:
+        """``workfolder`` or its default."""
+        return self.workfolder or (self.json or Path()).parent / "suffolk-bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +108,23 @@ class Measured:
         self,
         settings: object,
         results: dict[str, Any],
-        notes: tuple[str, ...],
-        packages: tuple[str, ...],
-        parts: list[str | Table],
-        panels: list[Panel],
+        report: ResultReport,
+        notes: tuple[str, ...] | None = None,
         **more_settings: Any,
     ) -> int:
         """Print the tables and write the files, marked if the measurement was stopped; returns the exit code.
 
         Args:
             settings: dataclass of options. more_settings: further ones, or other values of these.
-            results, notes, packages: as in ``Report``.
-            parts: tables, and text between them.
-            panels: the plots.
+            results: as in ``Report``.
+            report: module of the measurement's tables and plots.
+            notes: in place of the module's.
         """
-        stopped = results.get("stopped")
+        notes = report.NOTES if notes is None else notes
+        stopped, parts, panels = results.get("stopped"), report.tables(results), report.plots(results)
         print("\n".join([*stop_lines(stopped), *map(str, parts), *(f"note: {note}" for note in notes)]))
         every = plain(settings) | more_settings
-        written = write_report(Report(self.name, self.seed, every, results, notes, packages), self.json)
+        written = write_report(Report(self.name, self.seed, every, results, notes, report.PACKAGES), self.json)
         write_plot(self.plot, ", ".join([f"suffolk bench {self.name}", *stop_lines(stopped)]), panels)
         files = f"{self.json} and {self.plot}"
         if self.page is not None:

@@ -23,8 +23,9 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import merge
-from suffolk.cli.options.setting import REQUIRED, Given, Setting, argument, option
+from suffolk.cli.options.setting import Given, Setting
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import REQUIRED, argument, option
 
 EXAMPLES = """
 suffolk config show                                              every setting of every command, with its default

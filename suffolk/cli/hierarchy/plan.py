@@ -34,11 +34,12 @@ from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuri
 from suffolk.benchmarks.hierarchy.report import plan_lines, result_lines
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import option, passed_on
+from suffolk.cli.options.setting import passed_on
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.checks import whole_within
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import option
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels, read_rates
 from suffolk.serving.decoding.drafters.hierarchy.plan import DEPTH, fastest, plans_by_size
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import MOST_TOKENS

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import NoReturn
 
-from suffolk.cli.options.setting import REQUIRED, Setting
+from suffolk.cli.options.setting import Setting
 from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import REQUIRED
 
 _REMARK = re.compile(r"^((?:\w+=\S+ )*suffolk .*?\S +) {2}(?=[^#\s])")
 """A command, and the gap before its remark."""

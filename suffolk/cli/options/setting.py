@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from suffolk.datastore.settings import Within
+from suffolk.datastore.settings import Within, option
 
 T = TypeVar("T")
-REQUIRED: Any = dataclasses.MISSING
 COMMAND_LINE = "command line"
 """Origin of settings that are not from a file."""
 _NOUNS = {
@@ -84,21 +83,6 @@ class Setting:
         noun = "a size such as 500M" if self.read is not None else _NOUNS[self.kind]
         words = self.limits if self.choices else f"{noun} {self.limits}".strip()
         return f"a list, each {words}" if self.many else words
-
-
-def option(default: Any, help: str, **more: Any) -> Any:
-    """A field that is an option of the command line, and a key of the file. ``more``: attributes of ``Setting``."""
-    return dataclasses.field(default=default, metadata={"help": help, **more})
-
-
-def rare(default: Any, help: str, **more: Any) -> Any:
-    """A field that is set only in a file or with --set."""
-    return option(default, help, rare=True, **more)
-
-
-def argument(default: Any, help: str, **more: Any) -> Any:
-    """A field that is a positional argument."""
-    return option(default, help, positional=True, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +169,15 @@ def _in_order(options: type) -> list[type]:
 def _setting(field: dataclasses.Field[Any], hint: Any, group: str, has_file: bool) -> Setting:
     more: dict[str, Any] = {"group": group} | dict(field.metadata)
     more["rare"] = has_file and more.get("rare", False)
+    if typing.get_origin(hint) is Annotated and typing.get_origin(typing.get_args(hint)[0]) is tuple:
+        hint = typing.get_args(hint)[0]  # the dataclass checks the number of values
     many = typing.get_origin(hint) is tuple
     kind = typing.get_args(hint)[0] if many else hint
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         (kind,) = [each for each in typing.get_args(kind) if each is not type(None)]
     if typing.get_origin(kind) is Annotated:
-        kind, more["within"] = typing.get_args(kind)
+        kind, allowed = typing.get_args(kind)
+        more["within" if isinstance(allowed, Within) else "choices"] = allowed
     kind = typing.get_origin(kind) or kind
     flag = "--" + field.name.replace("_", "-")
     plain = {int: "N", Path: "FILE"}.get(kind, field.name.upper())

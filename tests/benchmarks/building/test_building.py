@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from suffolk.benchmarks.building import measure as building
-from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
+from suffolk.benchmarks.building.measure import measure_building
+from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.cli.bench.of_datastores import BenchBuild
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
@@ -23,7 +24,10 @@ def _nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options(tmp_path: Path) -> BuildingOptions:
-    return BuildingOptions((str(write_jsonl(tmp_path / "c.jsonl", ["a b"])),), "no tokenizer", tmp_path / "work")
+    corpora = (str(write_jsonl(tmp_path / "c.jsonl", ["a b"])),)
+    return BuildingOptions(
+        corpora=corpora, tokenizer="no tokenizer", workdir=tmp_path / "work", sort_tokens=(), sort_repeats=0
+    )
 
 
 def test_an_error_removes_what_was_built_and_nothing_else(tmp_path: Path) -> None:
@@ -50,7 +54,7 @@ def test_0_skips_the_sorts() -> None:
         BenchBuild, make_parser("suffolk bench build", "", "", settings), settings, "bench build", words
     )
     assert (options.sort_tokens, options.sort_repeats) == ((0,), 0)
-    with pytest.raises(InvalidArgument, match=r"sort_tokens\[0\] is 1; it must be"):
-        BuildingOptions((), "T", Path(), sort_tokens=(1,))
+    with pytest.raises(InvalidArgument, match=r"sort_tokens is 1; it must be"):
+        BuildingOptions(corpora=(), tokenizer="T", sort_tokens=(1,))
     with pytest.raises(InvalidArgument, match="sort_repeats is 1; it must be"):
-        BuildingOptions((), "T", Path(), sort_repeats=1)
+        BuildingOptions(corpora=(), tokenizer="T", sort_repeats=1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from suffolk.benchmarks.datastore_options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.contexts import join_documents, read_texts, sample_seen, spoil
-from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.datastore.errors import InvalidArgument
 from tests.support import oracle
 from tests.support.json_lines import write_rows
@@ -59,9 +59,9 @@ def test_batches_too_large_for_a_service_are_rejected_at_the_start(
 ) -> None:
     """Regression: batches that are too large for a service used to be rejected last. All other results were then lost."""
     settings = {"batches": batches, "max_nodes": max_nodes}
-    RetrievalBenchOptions(Path("store"), Path("work"), **settings)  # type: ignore[arg-type]
+    RetrievalBenchOptions(store=Path("store"), **settings)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=f"through gRPC, with {max_nodes} nodes a draft, each must be {most} or"):
-        RetrievalBenchOptions(Path("store"), Path("work"), grpc=True, **settings)  # type: ignore[arg-type]
+        RetrievalBenchOptions(store=Path("store"), grpc=True, **settings)  # type: ignore[arg-type]
 
 
 def test_texts_of_rows_and_files(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffolk.benchmarks.datastore_options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
 from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length
-from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.quality import check_counts
 from suffolk.datastore.errors import Internal
 from tests.support import oracle
@@ -39,7 +39,7 @@ def test_scan_of_an_absent_token_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_stops_the_measurement(tmp_path: Path) -> None:
-    options = RetrievalBenchOptions(tmp_path / "store", tmp_path, queries=10, checked=10, context=4)
+    options = RetrievalBenchOptions(store=tmp_path / "store", workdir=tmp_path, queries=10, checked=10, context=4)
     documents = random_documents(20, 30, 1, VOCAB)
     with make_store(tmp_path / "store", [documents], vocab_size=VOCAB) as store:
         tokens, starts = join_documents(store)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.service.measure import ServiceOptions
+from suffolk.benchmarks.datastore_options import ServiceOptions
 from suffolk.datastore.errors import InvalidArgument
 from tests.support.measurements import bench, read_report, result_files
 from tests.support.stores import make_store
@@ -35,4 +35,4 @@ def test_a_short_measurement(tmp_path: Path) -> None:
 def test_settings_are_checked(tmp_path: Path) -> None:
     for bad in ({"calls": 0}, {"batches": ()}, {"clients": (0,)}, {"seconds": 0.0}):
         with pytest.raises(InvalidArgument):
-            ServiceOptions(tmp_path, **bad)  # type: ignore[arg-type]
+            ServiceOptions(store=tmp_path, **bad)  # type: ignore[arg-type]

@@ -8,8 +8,7 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config
-from suffolk.cli.options.setting import REQUIRED
-from suffolk.datastore.settings import Within, parse_toml
+from suffolk.datastore.settings import REQUIRED, Within, parse_toml
 
 FILE = """
 temperature = 0.5

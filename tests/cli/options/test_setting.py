@@ -11,9 +11,9 @@ import pytest
 
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
-from suffolk.cli.options.setting import REQUIRED, Configurable, Options, argument, option, passed_on, rare, settings_of
+from suffolk.cli.options.setting import Configurable, Options, passed_on, settings_of
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.settings import Share, Within
+from suffolk.datastore.settings import REQUIRED, Share, Within, argument, option, rare
 
 
 @dataclass(frozen=True, kw_only=True)

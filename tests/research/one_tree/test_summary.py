@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from research.one_tree.compared_drafters import HYBRID
-from research.one_tree.report import hybrid_panels
+from research.one_tree.report import plots
 from research.one_tree.summary import MEAN, ratios, summarize
 
 
@@ -53,7 +53,7 @@ def part(nodes: int, temperature: float, m: float) -> dict[str, Any]:
 
 def test_m_is_plotted_by_nodes_and_by_set_for_the_largest_trees() -> None:
     parts = [part(64, 1.0, 3.0), part(8, 1.0, 2.0), part(64, 0.0, 4.0)]
-    panels = hybrid_panels({"nodes": parts, "planned": [], "service": []})
+    panels = plots({"summary": {"nodes": parts, "planned": [], "service": []}})
     assert [panel.title for panel in panels] == [
         "M, all, temperature 1",
         "M at 64 nodes, temperature 1",
