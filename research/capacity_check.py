@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.capacity.calls import DEADLINE, draft_request, serve_command
-from suffolk.benchmarks.capacity.profile import sample_contexts
+from suffolk.benchmarks.capacity.profile import DEADLINE, draft_request, sample_contexts, serve_command
 from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open

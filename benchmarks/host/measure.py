@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -24,7 +24,6 @@ from suffolk.benchmarks.host.instant_model import (
     replaced_clock,
     tiny_target,
 )
-from suffolk.benchmarks.host.step_parts import PARTS, StepParts
 from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore
@@ -38,6 +37,65 @@ from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.model.passes import Passes
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+
+PARTS = ("scheduling", "loading", "drafting", "learning", "planning", "verification", "bookkeeping", "streaming")
+
+
+class StepParts:
+    """Adds the time of functions to ``PARTS``. The time of a watched function inside another counts for its own part alone.
+
+    Attributes:
+        seconds: by part.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._open: list[str] = []
+        self._last = 0.0
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+
+    def take(self) -> dict[str, float]:
+        """The seconds of each part since the last call."""
+        seconds, self.seconds = self.seconds, dict.fromkeys(PARTS, 0.0)
+        return seconds
+
+    def watch_loop(self, loop: StepLoop) -> None:
+        """Divide the steps of ``loop``."""
+        self._watch(loop, "bookkeeping", "step")
+        self._watch(loop, "verification", "_verify")
+        self._watch(loop._passes, "loading", "prepare", "forward", "step")
+        self._watch(loop._batch, "scheduling", "take")
+        self._watch(loop._pool, "drafting", "draft", "permitted", "prefetch")
+        self._watch(loop._pool, "learning", "observe")
+        if loop._planner is not None:
+            self._watch(loop._planner, "planning", "may_draft", "draft_budget", "size_trees", "record")
+
+    def watch_request(self, request: Request) -> None:
+        """Divide the steps of ``request``."""
+        self._watch(request._text, "streaming", "push", "finish")
+
+    def _watch(self, owner: Any, part: str, *names: str) -> None:
+        for name in names:
+            setattr(owner, name, self._watched(getattr(owner, name), part))
+
+    def _watched(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
+        def timed(*args: Any, **more: Any) -> Any:
+            self._lap()
+            self._open.append(part)
+            try:
+                return function(*args, **more)
+            finally:
+                self._lap()
+                self._open.pop()
+
+        return timed
+
+    def _lap(self) -> None:
+        now = self._now()
+        if self._open:
+            self.seconds[self._open[-1]] += now - self._last
+        self._last = now
+
 
 PLAIN, HYBRID = "plain", "hybrid"
 SLOW_GPU = CostModel((1, 2, 4, 8, 16, 32, 64), (0.0705, 0.0721, 0.073, 0.0745, 0.0784, 0.08, 0.0827), 0.0, 8.74e-06)

@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Options) -> int:
     """Run the measurements without stored results, print, write; returns the exit code."""
-    from research.one_tree.compared_drafters import singles
     from research.one_tree import report
+    from research.one_tree.compared_drafters import singles
     from research.one_tree.run import run_hybrid
     from research.one_tree.summary import summarize
 

@@ -11,7 +11,7 @@ from suffolk.build_index.block import BLOCK_TOKENS, TokenRun
 from suffolk.build_index.encode_block import BlockEncoder, EncodeSetup
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.read_tokens import read_bin
+from suffolk.build_index.reader import read_bin
 from suffolk.build_index.target import find_target
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from tests.support.build_blocks import blocks, options

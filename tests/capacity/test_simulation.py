@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from suffolk.capacity.comparison import AGREEMENT, compare_shard
+from suffolk.capacity.comparison import AGREEMENT, compare_shard, simulate
 from suffolk.capacity.need import Need, Node
 from suffolk.capacity.service_costs import PUBLISHED
 from suffolk.capacity.shard import ShardModel
-from suffolk.capacity.simulation import simulate
 
 pytest.importorskip("simpy")
 NODES = 2

@@ -16,7 +16,7 @@ from suffolk.cli.main import main
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.decoding.drafters.neural.eagle.load import load_eagle
-from suffolk.serving.decoding.drafters.neural.redrafter.load import load_redrafter
+from suffolk.serving.decoding.drafters.neural.redrafter.drafter import load_redrafter
 from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.target_loader import read_context_length

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
-from suffolk.serving.decoding.drafters.hierarchy.plan import plans_by_size, predict
-from suffolk.serving.decoding.drafters.hierarchy.search import search
+from suffolk.serving.decoding.drafters.hierarchy.plan import plans_by_size, predict, search
 from tests.support.examples import examples
 from tests.support.hierarchy_oracle import fastest_plan, hierarchies, objective, real_seconds, some_levels
 

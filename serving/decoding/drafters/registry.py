@@ -64,7 +64,7 @@ _ENTRIES = (
     DrafterEntry(
         name="draft-model",
         source_id=2,
-        loader=f"{_ROOM}.neural.draft_model.load:load",
+        loader=f"{_ROOM}.neural.draft_model.drafter:load",
         options=(DrafterOption("--draft-model", "a smaller model with the same tokenizer", metavar="MODEL"),),
         take=f"{_ROOM}.neural.options:take_draft_model",
         needs_option=True,
@@ -74,7 +74,7 @@ _ENTRIES = (
     DrafterEntry(
         name="early-exit",
         source_id=3,
-        loader=f"{_ROOM}.neural.early_exit.load:load",
+        loader=f"{_ROOM}.neural.early_exit.drafter:load",
         options=(
             DrafterOption(
                 "--exit-layers",
@@ -94,7 +94,7 @@ _ENTRIES = (
     DrafterEntry(
         name="redrafter",
         source_id=4,
-        loader=f"{_ROOM}.neural.redrafter.load:load",
+        loader=f"{_ROOM}.neural.redrafter.drafter:load",
         options=(HEAD,),
         take=f"{_ROOM}.neural.options:take_head",
         takes_head=lambda config: config.get("model_type") == "recurrent_drafting_drafter",  # Apple's

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.benchmarks.host.instant_model import HostClock, replaced_clock
-from suffolk.benchmarks.host.step_parts import PARTS
+from suffolk.benchmarks.host.measure import PARTS
 from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files
 

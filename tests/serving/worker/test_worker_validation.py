@@ -12,8 +12,7 @@ import pytest
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.grpc_server import unpack_call
-from suffolk.serving.worker.server import WorkerServer
+from suffolk.serving.worker.server import WorkerServer, unpack_call
 from tests.support.waiting import HANG
 
 REQUEST, SAMPLING, CHAT = decode_pb2.GenerateRequest, decode_pb2.SamplingSettings, decode_pb2.Chat

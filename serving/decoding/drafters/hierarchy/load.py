@@ -21,9 +21,9 @@ from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     read_stack,
     require_stack,
 )
-from suffolk.serving.decoding.drafters.neural.draft_model.load import require_same_tokens
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import require_same_tokens
 from suffolk.serving.decoding.drafters.neural.early_exit.config import ExitConfig, require_exit
-from suffolk.serving.decoding.drafters.neural.early_exit.load import load_exit
+from suffolk.serving.decoding.drafters.neural.early_exit.drafter import load_exit
 from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffolk.datastore.checks import whole_within
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.drafters.hierarchy.level import Level
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
-from suffolk.serving.decoding.drafters.hierarchy.rounds import gain_distribution, renewals
-from suffolk.serving.decoding.drafters.hierarchy.search import search
+from suffolk.serving.decoding.drafters.hierarchy.rounds import (
+    Floats,
+    expected_rounds,
+    expected_rounds_of,
+    gain_distribution,
+    renewals,
+)
 
 DEPTH = 15
 """The paper's bound of draft lengths."""
@@ -128,3 +136,134 @@ def _round(
     there = np.cumsum(size[::-1])[::-1]
     verify = levels.levels[above].pass_seconds(np.arange(len(size)))
     return there / there[0] * levels.reach(below, above, len(size) - 1), seconds + float(size @ verify)
+
+
+MOST_DEPTH = 256
+_MOST_STATES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Level numbers from the bottom to the target, draft lengths of all levels except the target, and seconds per token."""
+
+    chosen: tuple[int, ...]
+    lengths: tuple[int, ...]
+    objective: float
+
+
+def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
+    """The best hierarchy of 1 level (the target alone), of 2 levels, and so on, while more levels can help. Thread-safe.
+
+    The objective is seconds per token if each level drafts exactly its length. Let V_n(i, t) be the fewest seconds for t tokens of
+    level i with n - 1 levels below it. The level drafts alone, or verifies rounds of l tokens of an earlier level k:
+
+        V_1(i, t) = draft_i(t)
+        V_n(i, t) = min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V_(n-1)(k, l))
+        L_(n+1) = min over i, t of (verify_target(t) + V_n(i, t)) / E[tokens that the target gains of t drafted by i]
+
+    V(k, l) does not depend on the levels above. So one more level takes O(K^2 T^2) for K levels and depth T. The search ends once
+    V_n is nowhere below the least of V_1 .. V_(n-1). L_(n+1) is still returned, because the exact prediction may prefer it. A level
+    may have a smaller length than the level below it. Memory is 8 K^2 T^2 bytes.
+
+    Args:
+        depth: the bound of all lengths, 1..256, and at most 4096 / (number of levels - 1).
+
+    Raises:
+        InvalidArgument: ``depth`` is out of its range.
+
+    Source: "Fast Inference via Hierarchical Speculative Decoding", section 3.
+    """
+    drafters = len(levels.levels) - 1
+    whole_within("depth", depth, 1, MOST_DEPTH)
+    if drafters * depth > _MOST_STATES:
+        raise InvalidArgument(
+            Field("depth"), f" is {depth}; for {drafters} drafters it must be at most {_MOST_STATES // drafters}"
+        )
+    yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
+    if not drafters:
+        return
+    lengths = np.arange(1, depth + 1)  # numbers of drafted tokens
+    verify = np.array([_verify_seconds(levels.levels[:-1], each, depth) for each in levels.levels])
+    seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
+    rounds, passes = _tables(levels, depth)
+    least = np.full(seconds.shape, np.inf)
+    choices: list[NDArray[np.int64]] = []
+    while np.isfinite(seconds).any():
+        objective = passes * (verify[-1] + seconds)
+        state = int(objective.argmin())
+        if np.isfinite(objective.flat[state]):
+            chosen, drafted = _trace(state, choices, depth)
+            yield Hierarchy((*chosen, drafters), drafted, float(objective.flat[state]))
+        if np.all(seconds >= least):
+            return
+        least = np.minimum(seconds, least)
+        seconds, choice = _further(seconds, verify, rounds)
+        choices.append(choice)
+
+
+def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> Floats:
+    """float64[drafters, depth], seconds of a pass of ``verifier`` over a draft of 1..depth tokens; infinite for retrieval."""
+    passes = verifier.pass_seconds(np.arange(depth + 1))
+    seconds = np.tile(passes[1:], (len(drafters), 1))
+    if verifier.retrieval:
+        seconds[:] = np.inf
+        return seconds
+    for place, drafter in enumerate(drafters):
+        if drafter.found is not None:  # a further token costs its share times the probability that it is found
+            seconds[place] = passes[0] + np.cumsum(drafter.availability(depth)[1:] * np.diff(passes))
+    return seconds
+
+
+def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """V for one more level than in ``below``, and the best (k, l) of each (i, t), encoded as k * T + l - 1."""
+    seconds, choice = np.full(below.shape, np.inf), np.zeros(below.shape, np.int64)
+    for verifier in range(1, len(below)):
+        ways = rounds[:, verifier, :verifier] * (verify[verifier, :verifier] + below[:verifier])
+        ways = ways.reshape(len(ways), -1)
+        choice[verifier] = ways.argmin(axis=1)
+        seconds[verifier] = np.take_along_axis(ways, choice[verifier][:, None], axis=1)[:, 0]
+    return seconds, choice
+
+
+def _trace(state: int, choices: list[NDArray[np.int64]], depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Levels and lengths from the bottom up to ``state``. The last of ``choices`` was made for ``state``."""
+    path = [state]
+    for choice in reversed(choices):
+        path.append(int(choice.flat[path[-1]]))
+    return tuple(each // depth for each in reversed(path)), tuple(each % depth + 1 for each in reversed(path))
+
+
+def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
+    """Expected rounds, shape (t, verifier, drafter, l), and passes of the target per token, shape (drafter, t).
+
+    Infinite for pairs of unknown acceptance.
+    """
+    rates = levels.rates()
+    known = np.isfinite(rates)
+    rates[~known] = 0
+    within, drafts = rates[:-1, :-1].T, range(1, depth + 1)
+    rounds = np.stack([expected_rounds(within, drafted, depth) for drafted in drafts], axis=-1)
+    rounds[:, ~known[:-1, :-1].T] = np.inf
+    passes = 1 / np.cumsum(rates[:-1, -1:] ** np.arange(depth + 1), axis=1)[:, 1:]
+    passes[~known[:-1, -1]] = np.inf
+    for (drafter, verifier), reach in _reaches(levels, depth).items():
+        if verifier == len(levels.levels) - 1:
+            passes[drafter] = 1 / np.cumsum(reach)[1:]
+        else:
+            within_draft = np.tril(np.broadcast_to(reach, (depth, depth + 1)), 1)  # row l - 1: a draft of l tokens
+            rounds[:, verifier, drafter] = expected_rounds_of(gain_distribution(within_draft), depth).T
+    return rounds, passes
+
+
+def _reaches(levels: Levels, depth: int) -> dict[tuple[int, int], Floats]:
+    """``Levels.reach`` by (drafter, verifier), for pairs with a run distribution, or if the drafter may find fewer
+    tokens than requested."""
+    names = levels.names
+    found = {(names.index(run.drafter), names.index(run.verifier)): run.reach(depth) for run in levels.runs}
+    for drafter, level in enumerate(levels.levels):
+        if level.found is not None:
+            for verifier in range(drafter + 1, len(names)):
+                reach = levels.reach(drafter, verifier, depth)
+                if np.isfinite(reach[-1]):
+                    found[drafter, verifier] = reach
+    return found

@@ -1,6 +1,6 @@
 """Hierarchical speculative decoding for one request: each level verifies the draft of the level below.
 
-The recursion yields a query for every pass, so that requests can share passes (``level_batcher.py``).
+The recursion yields a query for every pass, so that requests can share passes (``LevelBatcher``).
 
 Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.3, algorithm 1.
 """

@@ -13,8 +13,7 @@ import torch
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.neural.eagle.cache import measure_head
-from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
+from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter, measure_head
 from suffolk.serving.decoding.drafters.neural.eagle.layer import causal
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.registry import source_bits

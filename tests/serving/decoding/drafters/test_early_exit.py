@@ -13,8 +13,7 @@ import torch
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.load import load_drafters
-from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.decoding.drafters.neural.early_exit.load import load_exit, with_exit
+from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter, load_exit, with_exit
 from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.neural.early_exit.training import new_head
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds

@@ -12,8 +12,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment
-from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.decoding.drafters.hierarchy.level_batcher import LevelBatcher
+from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter, LevelBatcher
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.decoding.drafters.hierarchy.recursion import RoundPolicy, StackState

@@ -13,8 +13,7 @@ from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
-from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size, predict
-from suffolk.serving.decoding.drafters.hierarchy.search import search
+from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size, predict, search
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.hierarchy_oracle import fastest_plan, objective

@@ -13,8 +13,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.decoding.drafters.load import load_drafters
-from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.decoding.drafters.neural.draft_model.load import load_draft_model
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter, load_draft_model
 from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.decoding.drafters.neural.eagle.training import new_head as eagle_head
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter

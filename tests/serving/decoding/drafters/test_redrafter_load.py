@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from suffolk.datastore.errors import Corruption, NotFound, SuffolkError, Unsupported
 from suffolk.serving.decoding.drafters.neural.head_check import generated_text
 from suffolk.serving.decoding.drafters.neural.redrafter.config import LossConfig
-from suffolk.serving.decoding.drafters.neural.redrafter.drafter import RedrafterDrafter
-from suffolk.serving.decoding.drafters.neural.redrafter.load import load_head, load_redrafter
+from suffolk.serving.decoding.drafters.neural.redrafter.drafter import RedrafterDrafter, load_head, load_redrafter
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.training.head import Batch
 from suffolk.serving.decoding.engine.model.target import Target

@@ -17,9 +17,9 @@ from suffolk.build_index.report import BuildReport
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
+from suffolk.serving.store.storage.build import RemoteWorkspace
 from suffolk.serving.store.storage.generations import generation_numbers
 from suffolk.serving.store.storage.pull import pull
-from suffolk.serving.store.storage.remote_workspace import RemoteWorkspace
 from tests.support.building import make_texts, segment_bytes, write_jsonl, write_tokenizer
 from tests.support.copies import require_whole
 
