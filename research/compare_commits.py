@@ -24,8 +24,8 @@ from transformers import AutoTokenizer
 from research.command import add_seed, command_parser, run_command
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.benchmarks.decode.piece import MOST_TOKENS, Piece, beside_plain, ratios
 from suffolk.benchmarks.decode.report import with_interval
+from suffolk.benchmarks.decode.way import MOST_TOKENS, Piece, beside_plain, ratios
 from suffolk.benchmarks.parts import exit_code, keep, stop_lines
 from suffolk.benchmarks.prompts import STYLES, encode_prompt, load_prompts
 from suffolk.benchmarks.report import Report, write_report

@@ -13,7 +13,6 @@ import torch
 
 from suffolk.benchmarks.decode.bounding_drafters import RECORDED, USELESS, RecordedDrafter
 from suffolk.benchmarks.decode.options import CONTROL, PLAIN, DecodingOptions
-from suffolk.benchmarks.decode.piece import piece_tokens
 from suffolk.benchmarks.decode.setup import (
     Encoded,
     capacity_for,
@@ -27,7 +26,7 @@ from suffolk.benchmarks.decode.setup import (
 )
 from suffolk.benchmarks.decode.summary import summarize
 from suffolk.benchmarks.decode.transformers_decoding import TransformersModel
-from suffolk.benchmarks.decode.way import Way, decode_in_turns
+from suffolk.benchmarks.decode.way import Way, decode_in_turns, piece_tokens
 from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.build_index.progress import show_part

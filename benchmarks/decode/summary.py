@@ -9,7 +9,7 @@ from typing import Any
 
 from suffolk.benchmarks.decode.bounding_drafters import RECORDED
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.benchmarks.decode.piece import BesidePlain, Piece, beside_plain, ratios
+from suffolk.benchmarks.decode.way import BesidePlain, Piece, beside_plain, ratios
 from suffolk.serving.decoding.drafters.registry import source_name
 from suffolk.serving.decoding.engine.loop.stats import PARTS
 

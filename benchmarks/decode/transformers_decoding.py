@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, StoppingCriteria
 
 import suffolk
-from suffolk.benchmarks.decode.piece import Piece
+from suffolk.benchmarks.decode.way import Piece
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
 from suffolk.serving.decoding.engine.model.target import Target

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffolk.benchmarks.hierarchy.agreement import Agreement, Ids, ModelVariant, TargetAnswer, measure_agreement
 from suffolk.benchmarks.hierarchy.along_answer import bottom_calls, repeat, verify, walk
 from suffolk.benchmarks.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
-from suffolk.benchmarks.hierarchy.run_distribution import (
+from suffolk.benchmarks.hierarchy.agreement import (
+    Agreement,
+    Ids,
+    ModelVariant,
+    TargetAnswer,
     fit_run_distribution,
     mean_acceptance,
+    measure_agreement,
     model_starts,
     round_weights,
 )

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.datastore_options import LiveBenchOptions
-from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex
-from suffolk.benchmarks.live.pieces import Pieces, read_pieces
+from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex, Pieces, read_pieces
 from suffolk.benchmarks.live.segment_counts import drafts_by_segments
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import resident_memory

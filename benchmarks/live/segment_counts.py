@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.datastore_options import LiveBenchOptions
-from suffolk.benchmarks.live.pieces import Ids, Pieces
+from suffolk.benchmarks.live.indexes import Ids, Pieces
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import RETRIEVED

@@ -28,8 +28,16 @@ from suffolk.benchmarks.decode.setup import (
 from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
-from suffolk.benchmarks.worker.streams import StreamedAnswer, StreamRun, run_streams
+from suffolk.benchmarks.worker.requests import (
+    ENGINE,
+    GRPC,
+    TRANSPORTS,
+    StreamedAnswer,
+    StreamRun,
+    WorkerRequests,
+    generate,
+    run_streams,
+)
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.text_table import Table

@@ -9,20 +9,81 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.processes import helper_arguments
-from suffolk.benchmarks.worker.streams import Ask, Stopwatch, StreamedAnswer, run_streams
 from suffolk.datastore.checks import unknown
 from suffolk.datastore.errors import Internal
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 
-if TYPE_CHECKING:  # the clients' process needs no torch
+if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.loop.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedAnswer:
+    """One answer.
+
+    Attributes:
+        text: the whole text.
+        tokens: number of tokens in the text.
+        first: seconds from the request to its first token; None if the answer came in one piece.
+        seconds: seconds from the request to the end of its answer.
+    """
+
+    text: str
+    tokens: int
+    first: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun:
+    """The answers to all requests in order, and the seconds from the first request to the last answer."""
+
+    answers: list[StreamedAnswer]
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of all streams together."""
+        return sum(each.tokens for each in self.answers) / self.seconds
+
+
+Ask = Callable[[Sequence[int]], StreamedAnswer]
+"""Sends one prompt of token ids and reads the whole answer. Called from several threads."""
+
+
+def run_streams(ask: Ask, prompts: Sequence[Sequence[int]], streams: int) -> StreamRun:
+    """Send all ``prompts``, ``streams`` at a time; when an answer ends, its stream sends the next request."""
+    with ThreadPoolExecutor(streams) as pool:
+        begin = time.perf_counter()
+        answers = list(pool.map(ask, prompts))
+        return StreamRun(answers, time.perf_counter() - begin)
+
+
+class Stopwatch:
+    """Times one answer."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self._first: float | None = None
+
+    def token(self) -> None:
+        """Note that tokens have come."""
+        if self._first is None:
+            self._first = time.perf_counter() - self._begin
+
+    def answer(self, text: str, tokens: int) -> StreamedAnswer:
+        """The answer, which has ended."""
+        return StreamedAnswer(text, tokens, self._first, time.perf_counter() - self._begin)
+
 
 ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTTP, whole"
 TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)

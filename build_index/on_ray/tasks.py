@@ -13,7 +13,7 @@ from suffolk.build_index.block import Payload, Position
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.inputs import Inputs
-from suffolk.build_index.on_ray.scratch import scratch_folder
+from suffolk.build_index.on_ray.cluster import scratch_folder
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks

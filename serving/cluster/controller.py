@@ -15,10 +15,9 @@ from suffolk.datastore.settings import from_json
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.copies import copies_of
-from suffolk.serving.cluster.managed_server import ManagedServer, result_of
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
-from suffolk.serving.cluster.supervisor import Supervisor
+from suffolk.serving.cluster.supervisor import ManagedServer, Supervisor, result_of
 from suffolk.serving.store.replication.peer import have_leaders
 
 CONTROLLER = "controller"

@@ -29,8 +29,7 @@ from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.integrations.chain_planner import ChainPlanner, best_chain, masked_tree
 from suffolk.serving.integrations.host_drafts import HostDrafts
-from suffolk.serving.integrations.open_stores import open_stores
-from suffolk.serving.integrations.options import IntegrationOptions
+from suffolk.serving.integrations.options import IntegrationOptions, open_stores
 from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
 from suffolk.serving.open_store import open_appendable
 

@@ -16,9 +16,8 @@ import torch
 from suffolk.serving.decoding.drafters.hierarchy import level_sampling
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery, LevelReply
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
+from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, SegmentCalibrator, StackedLevel, StackState
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededUniforms

@@ -23,7 +23,7 @@ _ENTRIES = (
     DrafterEntry(
         name="datastore",
         source_id=0,
-        loader=f"{_ROOM}.hybrid.load:load_datastores",
+        loader=f"{_ROOM}.hybrid.drafter:load_datastores",
         options=(
             DrafterOption(
                 "--datastore",
@@ -39,7 +39,7 @@ _ENTRIES = (
         source_id=1,
         loader=f"{_ROOM}.retrieval.prompt_lookup:load",
     ),
-    DrafterEntry(name="hybrid", source_id=None, loader=f"{_ROOM}.hybrid.load:load_hybrid", reads_datastores=True),
+    DrafterEntry(name="hybrid", source_id=None, loader=f"{_ROOM}.hybrid.drafter:load_hybrid", reads_datastores=True),
     DrafterEntry(
         name="hierarchy",
         source_id=6,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
+from suffolk.datastore.appendable import check_key
 from suffolk.datastore.arguments import check_groups
 from suffolk.datastore.context_query import Groups
 from suffolk.datastore.documents import Document, check_documents
@@ -17,6 +19,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.store.live_store.contents import LiveOrigin, pack_origin
 from suffolk.serving.store.live_store.identity import StoreIdentity
+from suffolk.serving.store.live_store.record import FORGET, KeyedAppend
 from suffolk.serving.store.live_store.settings import MAX_BATCH_TOKENS, LiveSettings
 
 GROUP_SLACK = 8
@@ -142,3 +145,57 @@ def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound
         count = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), excess)) + 1
         removed.append(sequences[:count])
     return np.sort(np.concatenate(removed))
+
+
+KEY_SECONDS = 600
+"""How long a key is remembered."""
+MOST_KEYS = 1 << 16
+"""The oldest ones go first."""
+NO_KEY = FORGET
+"""Of an append without a key."""
+
+
+class AppendKeys:
+    """The appends of the last KEY_SECONDS that had a key. It needs one caller at a time."""
+
+    def __init__(self, known: Iterable[KeyedAppend] = ()) -> None:
+        self._known: dict[bytes, KeyedAppend] = {}  # the oldest first
+        self.add(known)
+
+    def add(self, appends: Iterable[KeyedAppend]) -> None:
+        """Remember appends."""
+        for each in appends:
+            if each.key == FORGET:
+                self._known.clear()
+                continue
+            self._known.pop(each.key, None)
+            self._known[each.key] = each
+            while len(self._known) > MOST_KEYS or self._oldest().time < each.time - KEY_SECONDS:
+                del self._known[self._oldest().key]
+
+    def find(self, key: bytes, documents: int, tokens: int) -> KeyedAppend | None:
+        """The append that had this key; None if there is none.
+
+        Raises:
+            InvalidArgument: it had another number of documents or tokens.
+        """
+        found = self._known.get(key)
+        if found is not None and (found.documents, found.tokens) != (documents, tokens):
+            raise InvalidArgument(
+                f"key: an append of {found.documents} documents with {found.tokens} tokens had this key, and this one has "
+                f"{documents} with {tokens}; give each append its own key"
+            )
+        return found
+
+    def all(self) -> list[KeyedAppend]:
+        """All keys, in order, after an entry that lets a reader forget others."""
+        return [KeyedAppend(FORGET), *self._known.values()]
+
+    def _oldest(self) -> KeyedAppend:
+        return next(iter(self._known.values()))
+
+
+def hash_key(key: str, secret: str) -> bytes:
+    """The 16 bytes by which a key is known. ``secret``: of the store, in hex. Raises as ``check_key``."""
+    name = check_key(key).encode("utf-8", "replace")
+    return blake2b(name, digest_size=16, key=bytes.fromhex(secret), person=b"append key").digest()

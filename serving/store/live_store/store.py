@@ -20,8 +20,7 @@ from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.datastore.query import parse_query
-from suffolk.serving.store.live_store.append_keys import hash_key
-from suffolk.serving.store.live_store.batch import make_batch
+from suffolk.serving.store.live_store.batch import hash_key, make_batch
 from suffolk.serving.store.live_store.bounds import Bounds
 from suffolk.serving.store.live_store.contents import live_pages, select, unpack_origin
 from suffolk.serving.store.live_store.identity import (

@@ -17,8 +17,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
-from suffolk.serving.store.live_store.append_keys import NO_KEY, AppendKeys
-from suffolk.serving.store.live_store.batch import AppendBatch, displaced
+from suffolk.serving.store.live_store.batch import NO_KEY, AppendBatch, AppendKeys, displaced
 from suffolk.serving.store.live_store.contents import add, live_pages, ungrouped_tokens
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import Log

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from suffolk.benchmarks.decode.piece import BesidePlain, Piece, beside_plain, piece_tokens, ratios
+from suffolk.benchmarks.decode.way import BesidePlain, Piece, beside_plain, piece_tokens, ratios
 
 METHODS = ("plain", "control", "drafting")
 SPEED_UP = 1.25

@@ -9,8 +9,7 @@ import pytest
 
 from suffolk.benchmarks.datastore_options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
-from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length
-from suffolk.benchmarks.retrieval.quality import check_counts
+from suffolk.benchmarks.retrieval.quality import CorpusScan, accepted_length, check_counts
 from suffolk.datastore.errors import Internal
 from tests.support import oracle
 from tests.support.stores import make_store, random_documents

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.build_index.on_ray.scratch import remove_stale, scratch_folder
+from suffolk.build_index.on_ray.cluster import remove_stale, scratch_folder
 from suffolk.datastore.errors import PermissionDenied
 from tests.support.building import ROOT
 
 TASK = """
-from suffolk.build_index.on_ray.scratch import scratch_folder
+from suffolk.build_index.on_ray.cluster import scratch_folder
 with scratch_folder() as folder:
     (folder / "tokens").write_text("x")
     print(folder, flush=True)

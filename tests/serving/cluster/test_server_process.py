@@ -16,10 +16,10 @@ import pytest
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
-from suffolk.serving.cluster.managed_server import ManagedServer
 from suffolk.serving.cluster.node import RayNode
 from suffolk.serving.cluster.server_actor import ServerActor, ServerProcess
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
+from suffolk.serving.cluster.supervisor import ManagedServer
 from tests.support.stores import make_store
 from tests.support.waiting import HANG, until
 

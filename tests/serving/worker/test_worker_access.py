@@ -15,7 +15,7 @@ from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
-from suffolk.serving.decoding.drafters.hybrid.load import load_hybrid
+from suffolk.serving.decoding.drafters.hybrid.drafter import load_hybrid
 from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats

@@ -16,11 +16,11 @@ from suffolk.serving.decoding.drafters.hierarchy.recursion import (
     LevelQueries,
     Recursion,
     RoundPolicy,
+    SegmentCalibrator,
     StackedLevel,
     StackState,
 )
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, StatefulDrafter
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, failure_stats, failures_by_reason

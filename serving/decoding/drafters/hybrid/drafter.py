@@ -11,13 +11,18 @@ import numpy.typing as npt
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.decoding.drafters.hybrid.gated_source import GatedSource
 from suffolk.serving.decoding.drafters.registry import neural_bits
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, ScaledDrafts, merge_all
+from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -225,3 +230,42 @@ class HybridDrafter:
     def close(self) -> None:
         for drafter in self._drafters:
             drafter.close()
+
+
+def load_datastores(context: LoadContext, options: Options) -> RetrievalSource | HybridDrafter:
+    """A drafter that searches all datastores of ``context``. Raises InvalidArgument if there are none."""
+    calibration = context.calibration or Calibration()
+    sources = _datastores(context, "datastore", calibration)
+    texts = request_texts(replace(context, calibration=calibration))
+    if len(sources) == 1:
+        return WithRequestTexts(sources[0], texts)
+    return HybridDrafter([*sources, *texts], calibration=calibration)
+
+
+def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
+    """A drafter that merges prompt lookup, the datastores and the models of ``context``.
+
+    Raises InvalidArgument if there are neither datastores nor models.
+    """
+    calibration = context.calibration or Calibration()
+    sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid", calibration)
+    texts: list[RetrievalSource] = [
+        PromptLookupDrafter(context.vocab_size, context.limits, calibration),
+        *request_texts(replace(context, calibration=calibration)),
+        *sources,
+    ]
+    return HybridDrafter(texts, context.models, calibration, context.vocab_size)
+
+
+def _datastores(context: LoadContext, name: str, calibration: Calibration) -> list[RetrievalSource]:
+    if not context.retrievers:
+        raise InvalidArgument(
+            f"drafter {name} needs a datastore; open one (on the command line: --datastore PATH or grpc://HOST:PORT/NAME)",
+        )
+    for store in context.retrievers:
+        if not hasattr(store, "draft_batch"):
+            raise InvalidArgument(f"drafter {name}: {store!r} is not a datastore; open it first, with suffolk.open")
+    return [
+        DatastoreDrafter(store, context.vocab_size, context.limits, calibration, context.prefetch)
+        for store in context.retrievers
+    ]

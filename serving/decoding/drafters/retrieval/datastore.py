@@ -17,7 +17,7 @@ from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.retrieval.inflight_call import group_argument
+from suffolk.serving.decoding.drafters.retrieval.inflight_call import WaitPolicy, group_argument
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
@@ -28,7 +28,6 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
     nodes_wanted,
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.decoding.drafters.retrieval.wait_policy import WaitPolicy
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 

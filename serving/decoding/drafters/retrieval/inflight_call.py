@@ -8,14 +8,135 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from types import NoneType
 
+import numpy as np
+
 from suffolk.datastore.context_query import ContextQuery, Groups
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal
 from suffolk.datastore.limits import MAX_DEPTH
 from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.next_draft import subtree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
+from suffolk.serving.decoding.engine.policy.constants import MARGIN, RECOVERY, TRIALS
+
+_KNOWN = 3
+"""Calls to wait for before their duration counts as known."""
+_CALLS = 8
+"""Number of recent calls, of which the fastest is used, because slower calls include other load on the machine."""
+_EXPECTED = 0.5
+"""Prior of the expected tokens of a draft that was waited for."""
+_SHARE = 0.6
+"""Prior of a prefetched draft's expected tokens, as a share of the tokens of a draft that was waited for."""
+
+
+class WaitPolicy:
+    """Compares the tokens per second of waiting and of prefetching. Not thread-safe.
+
+    Waiting costs the time of a call and gives a whole draft. Prefetching costs no time and gives a part of a draft. While drafts
+    are prefetched, waiting is tried now and then, as ``DraftGate`` tries a source. After a missed deadline, no step waits until
+    a call is answered or a trial is due.
+
+    Attributes:
+        prefetches: whether to prefetch the drafts of the next step.
+    """
+
+    def __init__(self) -> None:
+        self.prefetches = False
+        self._seconds: deque[float] = deque(maxlen=_CALLS)
+        self._stalled = False
+        self._expected, self._share = Estimate(_EXPECTED), Estimate(_SHARE)
+        self._saved = 0.0  # plain tokens for the next trial
+
+    def should_wait(self, pass_seconds: float) -> bool:
+        """Whether to wait in this step. ``pass_seconds``: the time of the target's plain pass; 0 if unknown."""
+        if not pass_seconds or len(self._seconds) < _KNOWN:
+            self.prefetches = False
+            return True
+        cost = min(self._seconds) / pass_seconds
+        waiting = (1 + self._expected.value) / (1 + cost)
+        prefetching = 1 + self._share.value * self._expected.value
+        self.prefetches = self._stalled or prefetching > (1.0 if self.prefetches else MARGIN) * waiting
+        self._saved = self._saved + TRIALS if self.prefetches else 0.0
+        if self._saved < cost:
+            return not self.prefetches
+        self._saved = 0.0
+        return True
+
+    def learn_call(self, seconds: float) -> None:
+        """Learn that an answer took ``seconds``."""
+        self._stalled = False
+        self._seconds.append(seconds)
+
+    def learn_timeout(self, seconds: float) -> None:
+        """Learn that no answer came within a deadline of ``seconds``. Forgets earlier, faster calls."""
+        self._stalled = True
+        self._seconds.clear()
+        self._seconds.extend([seconds] * _KNOWN)
+
+    def learn_draft(self, tokens: float, waited: bool) -> None:
+        """Learn that a draft has ``tokens`` expected tokens. ``waited``: whether it was waited for; otherwise it was prefetched."""
+        if waited:
+            self._expected.add(tokens)
+            self._share.fade(RECOVERY)
+        elif self._expected.value > 0:
+            self._share.add(min(1.0, tokens / self._expected.value))
+
+
+_MOST_ENDS = 6
+"""The most ends to predict."""
+_LEAST = 0.02
+"""The least probability of a predicted end."""
+
+
+def likely_ends(tree: DraftTree) -> list[Ids]:
+    """The paths, int32[depth] each, after which the target most likely leaves ``tree``, most likely first.
+
+    The target leaves at a node if it accepts the node's path and none of its children. The root has an empty path.
+    """
+    chances = np.append(tree.scores.astype(np.float64), 1.0)  # the last entry is the root's: its index is -1
+    np.subtract.at(chances, tree.parents, tree.scores)
+    best = np.argsort(-chances, kind="stable")[:_MOST_ENDS]
+    return [_path(tree, int(node) if node < len(tree) else -1) for node in best[chances[best] >= _LEAST]]
+
+
+def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
+    """The draft for the context of ``tree`` with ``token`` appended, one level less deep; empty if the tree lacks ``token``.
+
+    The draft is exact. If ``token`` follows the longest match of a context, the match with ``token`` is the longest match of the
+    longer context. Its draft is the subtree below ``token``. If ``tree`` was cut, the draft has the first nodes only.
+    """
+    if tree.counts is None:
+        return DraftTree.empty()
+    tops = np.flatnonzero((tree.parents == -1) & (tree.tokens == token) & (tree.counts > 0))
+    if not len(tops):
+        return DraftTree.empty()
+    top = int(tops[0])
+    places = {top: -1}  # node below ``top`` -> its index in the subtree
+    for node, parent in enumerate(tree.parents.tolist()):
+        if parent in places:
+            places[node] = len(places) - 1
+    nodes = list(places)[1 : max_nodes + 1]
+    count = int(tree.counts[top])
+    return DraftTree(
+        tree.tokens[nodes],
+        np.asarray([places[parent] for parent in tree.parents[nodes].tolist()], np.int32),
+        (tree.counts[nodes] / count).astype(np.float32),
+        tree.sources[nodes],
+        tree.counts[nodes],
+        tree.match_length + 1,
+        count,
+    )
+
+
+def _path(tree: DraftTree, node: int) -> Ids:
+    """The tokens on the path from the root to ``node``."""
+    path = []
+    while node >= 0:
+        path.append(int(tree.tokens[node]))
+        node = int(tree.parents[node])
+    return np.asarray(path[::-1], np.int32)
+
 
 _TIMES = 8
 Query = tuple[Ids, str | None]

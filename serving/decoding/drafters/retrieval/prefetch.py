@@ -15,9 +15,8 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.datastore.retriever import MAX_NODES, AsyncRetriever
-from suffolk.serving.decoding.drafters.retrieval.inflight_call import InflightCall, Query
+from suffolk.serving.decoding.drafters.retrieval.inflight_call import InflightCall, Query, likely_ends
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.next_draft import likely_ends
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, known_end, nodes_wanted
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 

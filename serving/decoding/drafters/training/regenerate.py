@@ -12,8 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.serving.decoding.drafters.training.conversation import render_question
-from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, key_of, make_document
+from suffolk.serving.decoding.drafters.training.documents import (
+    TrainingDocument,
+    key_of,
+    make_document,
+    render_question,
+)
 from suffolk.serving.decoding.drafters.training.options import Regeneration
 from suffolk.serving.decoding.drafters.training.rows import Row
 from suffolk.serving.decoding.engine.loop.engine import Engine

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer, measure_agreement
-from suffolk.benchmarks.hierarchy.run_distribution import fit_run_distribution, model_starts
+from suffolk.benchmarks.hierarchy.agreement import (
+    ModelVariant,
+    TargetAnswer,
+    fit_run_distribution,
+    measure_agreement,
+    model_starts,
+)
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
@@ -15,9 +20,8 @@ from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegme
 from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter, LevelBatcher
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.decoding.drafters.hierarchy.recursion import RoundPolicy, StackState
+from suffolk.serving.decoding.drafters.hierarchy.recursion import RoundPolicy, SegmentCalibrator, StackState
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel

@@ -15,9 +15,8 @@ from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkE
 from suffolk.datastore.retriever import AsyncRetriever
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.decoding.drafters.retrieval.inflight_call import InflightCall
+from suffolk.serving.decoding.drafters.retrieval.inflight_call import InflightCall, likely_ends, subtree
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match
-from suffolk.serving.decoding.drafters.retrieval.next_draft import likely_ends, subtree
 from suffolk.serving.decoding.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest

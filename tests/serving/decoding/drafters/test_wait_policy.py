@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.serving.decoding.drafters.retrieval.wait_policy import WaitPolicy
+from suffolk.serving.decoding.drafters.retrieval.inflight_call import WaitPolicy
 
 
 def steps(policy: WaitPolicy, count: int, seconds: float, promised: float = 1.0, foreseen: float = 0.5) -> int:

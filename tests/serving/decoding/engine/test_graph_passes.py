@@ -18,8 +18,7 @@ import tests.support.interpreted_kernels  # noqa: F401
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model import graph_pass, pass_function, passes, row_attention
-from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses
-from suffolk.serving.decoding.engine.model.joined_linear import JoinedLinear, join_layers
+from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses, JoinedLinear, join_layers
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.pass_result import PassResult
 from suffolk.serving.decoding.engine.model.passes import Passes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.serving.store.live_store import append_keys
+from suffolk.serving.store.live_store import batch
 from suffolk.serving.store.live_store.record import KeyedAppend
 from suffolk.serving.store.live_store.store import create_live_store, open_live_store
 from tests.support.replica_pair import Following, contents, follow, lead, make_replica
@@ -49,12 +49,12 @@ def test_another_copy_knows_the_keys_of_its_leader_alone(tmp_path: Path) -> None
 
 
 def test_keys_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append_keys, "MOST_KEYS", 2)
-    keys = append_keys.AppendKeys(KeyedAppend(bytes([each] * 16), each, 1, 1, 0, 100) for each in (1, 2, 3))
+    monkeypatch.setattr(batch, "MOST_KEYS", 2)
+    keys = batch.AppendKeys(KeyedAppend(bytes([each] * 16), each, 1, 1, 0, 100) for each in (1, 2, 3))
     assert [keys.find(bytes([each] * 16), 1, 1) is None for each in (1, 2, 3)] == [True, False, False]
-    keys.add([KeyedAppend(bytes([4] * 16), 4, 1, 1, 0, 101 + append_keys.KEY_SECONDS)])
+    keys.add([KeyedAppend(bytes([4] * 16), 4, 1, 1, 0, 101 + batch.KEY_SECONDS)])
     assert len(keys.all()) == 2
-    keys.add([KeyedAppend(append_keys.FORGET)])
+    keys.add([KeyedAppend(batch.FORGET)])
     assert len(keys.all()) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
-from suffolk.serving.decoding.drafters.hybrid.load import load_hybrid
+from suffolk.serving.decoding.drafters.hybrid.drafter import load_hybrid
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.prompt import encode_chat
 from suffolk.serving.decoding.engine.model.target import Target

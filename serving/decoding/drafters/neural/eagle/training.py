@@ -13,8 +13,7 @@ from suffolk.serving.decoding.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.decoding.drafters.neural.eagle.layer import causal
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.neural.shared_embeddings import SharedEmbeddings
-from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss
-from suffolk.serving.decoding.drafters.training.least_squares import LeastSquares
+from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss, LeastSquares
 from suffolk.serving.decoding.engine.model.target import Target
 
 DEPTHS = 5

@@ -13,8 +13,7 @@ import torch
 
 from suffolk.serving.decoding.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
-from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss
-from suffolk.serving.decoding.drafters.training.least_squares import LeastSquares
+from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss, LeastSquares
 from suffolk.serving.decoding.engine.model.target import Target
 
 _MEMORY = 0.7

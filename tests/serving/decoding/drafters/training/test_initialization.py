@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from suffolk.serving.decoding.drafters.neural.redrafter.config import LossConfig
-from suffolk.serving.decoding.drafters.training.head import Batch
-from suffolk.serving.decoding.drafters.training.least_squares import LeastSquares
+from suffolk.serving.decoding.drafters.training.head import Batch, LeastSquares
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support import eagle_heads, heads

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.decoding.drafters.training.conversation import render, render_question
-from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, encode_row
+from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, encode_row, render, render_question
 from suffolk.serving.decoding.drafters.training.rows import Row
 from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
