@@ -29,7 +29,7 @@ from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 
 RIDGE = 1.0
 LEAST, WARMEST, SUREST = 1e-6, 1.0, 4.5

@@ -34,7 +34,7 @@ from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDraft
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PRIOR as PROMPT_PRIOR
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}

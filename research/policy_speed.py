@@ -29,7 +29,7 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_source import Retriev
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, FeatureDrafter
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorded_states import RecordedStates
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.replayer import SPARE, Replayer

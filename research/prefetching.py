@@ -27,7 +27,7 @@ from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, PrefetchingDrafter, tree_of
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording
 
 WAYS = ("none", "wait", "prefetch", "skip")

@@ -31,7 +31,7 @@ from suffolk.datastore.errors import Internal, NotFound
 from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tree_paths import path_along
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions

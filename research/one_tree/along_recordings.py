@@ -20,7 +20,7 @@ from suffolk.serving.decoding.engine.loop.drafter import CacheDrafter, Drafter, 
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorded_states import RecordedStates
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.decoding.replay.recording import Recording

@@ -209,7 +209,7 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
 
 
 def _recordings(options: Options) -> list[Recording]:
-    from suffolk.serving.decoding.replay.logs import LogReader, read_recordings
+    from suffolk.serving.decoding.replay.read import LogReader, read_recordings
 
     name = options.tokenizer or options.model
     logs = None if name is None else LogReader(name)

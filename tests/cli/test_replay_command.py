@@ -16,7 +16,7 @@ from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.decoding.replay.replayer import Replayer
 from suffolk.serving.worker.service import DecodeService

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from tests.support.building import make_texts
 from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files

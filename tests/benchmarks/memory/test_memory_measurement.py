@@ -32,4 +32,4 @@ def test_memory_gives_equal_answers_under_every_limit(folder: Path, tmp_path: Pa
 def test_limits_must_be_shares(folder: Path, tmp_path: Path) -> None:
     done = suffolk("bench", "memory", folder / "store", "--limits", "0", "--json", tmp_path / "x.json")
     assert done.returncode == 2
-    assert "limits[0] is 0.0; it must be above 0 and at most 1" in done.stderr
+    assert "--limits is 0.0; it must be above 0 and at most 1" in done.stderr

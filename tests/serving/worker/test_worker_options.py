@@ -14,7 +14,7 @@ from suffolk.serving.decoding.drafters.hybrid.drafter import load_hybrid
 from suffolk.serving.decoding.engine.loop.draft_options import MAX_PREDICTION, DraftOptions
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker.client import WorkerClient

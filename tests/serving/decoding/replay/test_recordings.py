@@ -20,7 +20,7 @@ from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.decoding.replay.recording import COUNTS, Recording
 from suffolk.serving.decoding.replay.summary import DEPTHS

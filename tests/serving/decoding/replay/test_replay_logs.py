@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.decoding.replay.logs import LogReader, read_recordings
+from suffolk.serving.decoding.replay.read import LogReader, read_recordings
 from tests.support.building import make_texts, tokenize, write_jsonl, write_tokenizer
 from tests.support.json_lines import write_rows
 from tests.support.without_models import suffolk

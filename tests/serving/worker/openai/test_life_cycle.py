@@ -16,7 +16,7 @@ import pytest
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.decoding.replay.logs import read_recordings
+from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.worker.call import StepJoiner
 from suffolk.serving.worker.server import WorkerServer

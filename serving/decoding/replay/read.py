@@ -1,4 +1,4 @@
-"""Converts logs of OpenAI's API and conversations to recordings, tokenized as for a given model."""
+"""Reads recordings, and logs of OpenAI's API and conversations, tokenized as for a given model."""
 
 from __future__ import annotations
 
