@@ -31,7 +31,7 @@ from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import passed_on
-from suffolk.cli.push import push_facts
+from suffolk.cli.storage import push_facts
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.files import name_text

@@ -68,6 +68,17 @@ FORMER = {
 """Name of an earlier version -> the command to use now."""
 _ALIKE = 0.6
 """Least similarity of a misspelled command. Below, "run" would be taken for "train"."""
+FILES = {
+    "storage": ("push", "pull", "generations"),
+    "folders": ("snapshot", "split", "compact"),
+    "cluster": tuple(name for name in COMMANDS if name.startswith("cluster ")),
+    "token": tuple(name for name in COMMANDS if name.startswith("token ")),
+    "bench.of_datastores": tuple(
+        f"bench {each}" for each in ("retrieval", "service", "counts", "build", "memory", "live", "host")
+    ),
+    "bench.of_decoding": tuple(f"bench {each}" for each in ("batch", "worker", "prediction", "rollouts", "agents")),
+}
+"""Module -> the commands in it, by their last words in its ``COMMANDS``. Others have modules of their own names."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
@@ -119,19 +130,11 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def find_command(name: str) -> Command:
-    """The command ``name``. It imports torch only when it runs.
-
-    It is the module suffolk.cli.name, or a class among the ``COMMANDS`` of the module of its group. If a group has several
-    files, its ``FILES`` names the files with several commands.
-    """
-    group, _, word = name.partition(" ")
-    module = importlib.import_module(f"suffolk.cli.{group}")
-    for file, words in getattr(module, "FILES", {}).items():
-        if word in words:
-            module = importlib.import_module(f"suffolk.cli.{group}.{file}")
-    if word and hasattr(module, "COMMANDS"):
-        options = module.COMMANDS[word]
-        return Command(inspect.getdoc(options) or "", options.EXAMPLES, options, options.run)
+    """The command ``name``. It imports torch only when it runs."""
+    for file, names in FILES.items():
+        if name in names:
+            options = importlib.import_module(f"suffolk.cli.{file}").COMMANDS[name.split()[-1]]
+            return Command(inspect.getdoc(options) or "", options.EXAMPLES, options, options.run)
     module = importlib.import_module(f"suffolk.cli.{name.replace(' ', '.')}")
     run_words = getattr(module, "run_words", None)
     return Command(module.__doc__ or "", module.EXAMPLES, module.Options, module.run, run_words)

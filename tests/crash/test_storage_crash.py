@@ -21,7 +21,7 @@ from tests.support.fork_server import ForkServer
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    with ForkServer("suffolk.cli.push", "suffolk.cli.pull", "fsspec.implementations.local") as running:
+    with ForkServer("suffolk.cli.storage", "fsspec.implementations.local") as running:
         yield running
 
 

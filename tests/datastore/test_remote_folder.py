@@ -70,7 +70,7 @@ def test_urls_of_storage() -> None:
 def test_fsspec_is_imported_only_for_urls() -> None:
     program = (
         "import sys, suffolk\n"
-        "import suffolk.cli.serve, suffolk.cli.build, suffolk.cli.push, suffolk.cli.pull\n"
+        "import suffolk.cli.serve, suffolk.cli.build, suffolk.cli.storage\n"
         "suffolk.open, suffolk.build\n"
         "assert not {'fsspec', 's3fs', 'botocore'} & set(sys.modules)"
     )

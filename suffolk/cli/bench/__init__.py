@@ -16,8 +16,3 @@ EXAMPLES = """examples:
   suffolk bench service STORE --json service.json --report service.html
   suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --json rollouts.json
   suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json"""
-FILES = {
-    "of_datastores": ("retrieval", "service", "counts", "build", "memory", "live", "host"),
-    "of_decoding": ("batch", "worker", "prediction", "rollouts", "agents"),
-}
-"""Module -> the commands in it. Others have modules of their own."""
