@@ -1,4 +1,4 @@
-"""Settings of the measurements of datastores and of the host, which ``suffolk bench`` reads as options. Checked when made."""
+"""Settings of the measurements of datastores, which ``suffolk bench`` reads as options. Checked when made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from suffolk.datastore.settings import REQUIRED, Count, Share, Within, argument,
 LONGEST_SEQUENCE = 64
 LEAST_SORTED = 10_000
 """Tokens of the smallest input of a sort, by which repeats of one document are still whole."""
-HOST_DRAFTERS = ("plain", "prompt-lookup", "datastore", "hybrid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,26 +158,3 @@ class LiveBenchOptions(MeasuredStore):
     max_depth: Count = option(10, "depth of a draft")
     max_nodes: Count = option(64, "nodes of a draft")
     against: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostOptions:
-    """``seed``: of the choice of texts."""
-
-    requests: tuple[Annotated[int, Within(1, 1024)], ...] = option((1, 8, 64), "requests at once", several=True)
-    drafters: tuple[Annotated[str, HOST_DRAFTERS], ...] = option(
-        ("plain", "hybrid"), "plain decoding, or drafters to measure", several=True
-    )
-    tokens: Annotated[int, Within(8, 4096)] = option(128, "tokens of each answer")
-    prompt: Annotated[int, Within(1, 4096)] = option(256, "tokens of each prompt")
-    temperature: float = option(0.0, "sampling temperature; 0: greedy")
-    costs: Path | None = option(
-        None,
-        "times of passes that the policy is told, stored by 'suffolk profile' (default: 70 ms a pass)",
-        metavar="FILE",
-    )
-    rounds: Annotated[int, Within(1, 1000)] = option(3, "batches of requests")
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from suffolk.benchmarks.host.instant_model import replaced_clock
+from research.host_time.instant_model import replaced_clock
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 
 _PERIOD = 3.0

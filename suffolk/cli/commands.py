@@ -48,7 +48,6 @@ COMMANDS = {
     "bench counts": "compare the speed of counting and the bytes per token with infini-gram",
     "bench decode": "compare each drafter with plain decoding",
     "bench batch": "measure the engine's throughput by batch size",
-    "bench host": "measure the host's time in a step, beside the model's passes",
     "bench worker": "measure what HTTP and gRPC cost, compared to calls in the worker's process",
     "bench build": "measure the throughput and memory of building a datastore, and of its sort",
     "bench memory": "measure a datastore larger than memory",
@@ -74,7 +73,7 @@ FILES = {
     "cluster": tuple(name for name in COMMANDS if name.startswith("cluster ")),
     "token": tuple(name for name in COMMANDS if name.startswith("token ")),
     "bench.of_datastores": tuple(
-        f"bench {each}" for each in ("retrieval", "service", "counts", "build", "memory", "live", "host")
+        f"bench {each}" for each in ("retrieval", "service", "counts", "build", "memory", "live")
     ),
     "bench.of_decoding": tuple(f"bench {each}" for each in ("batch", "worker", "prediction", "rollouts", "agents")),
 }

@@ -10,7 +10,6 @@ EXAMPLES = """examples:
   suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json
   suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10
   suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --json batch.json
-  suffolk bench host --requests 1 8 64 --json host.json
   suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
   suffolk bench live STORE --against arctic-inference --json live.json
   suffolk bench service STORE --json service.json --report service.html

@@ -1,4 +1,4 @@
-"""Measurements of datastores: searched, served, built, larger than memory, and growing; and of the host's part of decoding."""
+"""Measurements of datastores: searched, served, built, larger than memory, and growing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from suffolk.benchmarks.datastore_options import (
     BuildingOptions,
     CountingOptions,
-    HostOptions,
     LiveBenchOptions,
     MemoryOptions,
     RetrievalBenchOptions,
@@ -117,25 +116,6 @@ class BenchLive(ReportOptions, LiveBenchOptions):
         return outcome.finish(settings, measure.measure_live(settings), measure)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BenchHost(ReportOptions, HostOptions):
-    """Measure the host's processor time in a step. It needs no model and no datastore.
-
-    Passes are not computed; the drafting policy is told a time for each. The datastore holds Python's standard library.
-    """
-
-    EXAMPLES = """
-suffolk bench host --json host.json
-suffolk bench host --requests 1 64 --drafters hybrid --temperature 0.7
-suffolk bench host --costs costs.json --rounds 10"""
-
-    def run(self) -> int:
-        from suffolk.benchmarks.host import measure
-
-        outcome, settings = self.outcome("host"), passed_on(self, HostOptions)
-        return outcome.finish(settings, measure.measure_host(settings), measure)
-
-
 COMMANDS = {
     "retrieval": BenchRetrieval,
     "service": BenchService,
@@ -143,5 +123,4 @@ COMMANDS = {
     "build": BenchBuild,
     "memory": BenchMemory,
     "live": BenchLive,
-    "host": BenchHost,
 }

@@ -14,8 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from suffolk.benchmarks.datastore_options import HostOptions
-from suffolk.benchmarks.host.instant_model import (
+from research.host_time.instant_model import (
     VOCAB,
     HostClock,
     Ids,
@@ -24,6 +23,7 @@ from suffolk.benchmarks.host.instant_model import (
     replaced_clock,
     tiny_target,
 )
+from research.host_time.options import HostOptions
 from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore
