@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from suffolk.build_index.workspace import check_new_folder, disk_error
+from suffolk.build_index.workspace import appearing_folder, check_new_folder
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.files import fsync_directory
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     SEGMENTS_NAME,
@@ -56,25 +53,12 @@ def split(store: str | Path, output: str | Path, shards: int) -> list[ShardRepor
     check_range("shards", shards, 1, MAX_SHARDS)
     check_new_folder(target, source)
     read_manifest(source)
-    with ExitStack() as stack:
-        stack.enter_context(writer_lock(source))
+    with writer_lock(source):
         manifest = read_manifest(source)
         parts = _parts(source, manifest, shards)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-            try:
-                for number, part in enumerate(parts):
-                    _make_shard(source, work / f"shard-{number}", manifest, part)
-                os.chmod(work, 0o755)
-                fsync_directory(work)
-                os.rename(work, target)
-            except BaseException:
-                shutil.rmtree(work, ignore_errors=True)
-                raise
-        except OSError as error:
-            raise disk_error(target, error) from error
-    fsync_directory(target.parent)
+        with appearing_folder(target) as work:
+            for number, part in enumerate(parts):
+                _make_shard(source, work / f"shard-{number}", manifest, part)
     return [_report(target / f"shard-{number}", part) for number, part in enumerate(parts)]
 
 

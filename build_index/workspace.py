@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -237,6 +238,28 @@ def check_new_folder(output: Path, store: Path) -> None:
         raise InvalidArgument(f"{output} exists; name a new folder")
     if store.resolve() in output.resolve().parents:
         raise InvalidArgument(f"{output} is inside the datastore {store}; name a folder outside of it")
+
+
+@contextmanager
+def appearing_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder beside ``target``, which becomes ``target`` at the end, on disk; after an error it is removed.
+
+    Raises ResourceExhausted, PermissionDenied, InvalidArgument: it cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            yield work
+            os.chmod(work, 0o755)
+            fsync_directory(work)
+            os.rename(work, target)
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise disk_error(target, error) from error
+    fsync_directory(target.parent)
 
 
 def disk_error(path: Path, error: OSError, option: str = "--output") -> SuffolkError:

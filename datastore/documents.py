@@ -85,6 +85,17 @@ class Occurrence:
     before: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     datastore: str = ""
 
+    def facts(self) -> dict[str, Any]:
+        """What it is of, for JSON: everything but the tokens."""
+        return {
+            "datastore": self.datastore,
+            "segment": self.segment,
+            "document": self.document,
+            "offset": self.offset,
+            "id": self.source,
+            "metadata": dict(self.metadata),
+        }
+
 
 def check_documents(documents: object) -> None:
     """Raise InvalidArgument unless ``documents`` is a list of Document."""

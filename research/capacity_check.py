@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.capacity.profile import DEADLINE, draft_request, sample_contexts, serve_command
-from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH
+from suffolk.benchmarks.capacity.profile import DEADLINE, sample_contexts, serve_command
+from suffolk.benchmarks.capacity.search import MAX_MATCH
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open
-from suffolk.benchmarks.service.measure import cpu_seconds
+from suffolk.benchmarks.service.measure import cpu_seconds, draft_request
 from suffolk.capacity.need import Need
 from suffolk.capacity.service_costs import ServiceCosts, read_costs
 from suffolk.capacity.shard import ShardModel
@@ -71,7 +71,7 @@ def _alone(args: argparse.Namespace, contexts: Sequence[Any], shard: partial[Sha
         stack.enter_context(on_core(1))
         target = parse_url(url).target
         for batch in ALONE:
-            requests = [draft_request(each, args.max_nodes) for each in _batches(contexts, batch)]
+            requests = [draft_request(each, MAX_MATCH, args.max_nodes) for each in _batches(contexts, batch)]
             name, service = f"1, batches of {batch}", shard(batch).service.mean
             run_closed(target, requests, CLIENTS, 1.0, DEADLINE)
             load = run_closed(target, requests, CLIENTS, args.seconds, DEADLINE)

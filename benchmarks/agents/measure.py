@@ -14,6 +14,7 @@ from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import load_target, target_facts
+from suffolk.benchmarks.decode.summary import token_rate, total
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import source_files
@@ -246,27 +247,18 @@ def _of(runs: Sequence[dict[str, Any]], belongs: Callable[[dict[str, Any]], bool
 
 
 def _summary(runs: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    tokens, steps = sum(run["tokens"] for run in runs), sum(run["steps"] for run in runs)
+    tokens, steps = total(runs, "tokens"), total(runs, "steps")
     return {
         "turns": len(runs),
         "tokens": tokens,
-        "tokens_per_second": _rate(runs),
-        "speed_up": _rate(runs) / _rate(plain) if _rate(plain) else 1.0,
-        "speed_up_least": min(_rate([run]) / max(_rate([other]), 1e-9) for run, other in zip(runs, plain, strict=True)),
+        "tokens_per_second": token_rate(runs),
+        "speed_up": token_rate(runs) / token_rate(plain) if token_rate(plain) else 1.0,
+        "speed_up_least": min(
+            token_rate([run]) / max(token_rate([other]), 1e-9) for run, other in zip(runs, plain, strict=True)
+        ),
         "mean_generated_length": (tokens - len(runs)) / steps if steps else 1.0,
         "identical": sum(run["identical"] for run in runs),
     }
-
-
-def _rate(runs: Sequence[dict[str, Any]]) -> float:
-    """Tokens after the first per second."""
-    seconds = sum(run["decode_seconds"] for run in runs)
-    return float((sum(run["tokens"] for run in runs) - len(runs)) / seconds) if seconds else 0.0
-
-
-def task(edit: str, file: str) -> str:
-    """The request of a turn: the agent has read ``file`` again."""
-    return _TASK.format(edit=edit, file=file)
 
 
 def edited_file(answer: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH, measure_search, sorted_per_second
+from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted_per_second
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.measure import random_windows
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
@@ -24,7 +24,7 @@ from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open
-from suffolk.benchmarks.service.measure import cpu_seconds
+from suffolk.benchmarks.service.measure import MAX_DEPTH, cpu_seconds, draft_request
 from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.progress import part_progress
 from suffolk.build_index.proof import load_fast
@@ -37,7 +37,6 @@ from suffolk.datastore.files import write_json
 from suffolk.datastore.manifest import SEGMENTS_NAME
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.messages import columns
-from suffolk.serving.net.proto import draft_pb2
 from suffolk.serving.net.url import parse_url
 
 BATCHES = (1, 32)
@@ -83,7 +82,7 @@ def measure_calls(
         ends, sizes = [], []
         for size in BATCHES:
             batches = [contexts[start : start + size] for start in range(0, len(contexts) - size + 1, size)]
-            requests = [draft_request(batch, max_nodes) for batch in batches]
+            requests = [draft_request(batch, MAX_MATCH, max_nodes) for batch in batches]
             ends.append(
                 (_under_load(url, server, requests, seconds), *_alone(remote, server, batches, max_nodes, seconds))
             )
@@ -105,16 +104,6 @@ def measure_calls(
         reply_context_bytes=sizes[1][1],
         process_bytes=memory,
     )
-
-
-def draft_request(contexts: Sequence[Any], max_nodes: int) -> bytes:
-    """The message of a call."""
-    return draft_pb2.DraftRequest(
-        max_match=MAX_MATCH,
-        max_depth=MAX_DEPTH,
-        max_nodes=columns.pack_sizes([max_nodes]),
-        **columns.pack_contexts([np.asarray(context, np.int32) for context in contexts], MAX_MATCH),
-    ).SerializeToString()
 
 
 def _under_load(url: str, server: int, requests: Sequence[bytes], seconds: float) -> float:

@@ -12,10 +12,11 @@ import numpy as np
 
 from suffolk.benchmarks.building.sorting import ended, read_tokens
 from suffolk.benchmarks.folder import first_tokens
+from suffolk.benchmarks.service.measure import MAX_DEPTH
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore, open_datastore
 
-MAX_MATCH, MAX_DEPTH = 16, 10
+MAX_MATCH = 16
 CUT_TOKENS, SORTED_TOKENS = 1 << 20, 1 << 22
 BATCH = 32
 _ROUNDS = 3

@@ -47,33 +47,33 @@ def _add_shares(ways: dict[str, dict[str, Any]]) -> None:
 def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], way: str, seed: int) -> dict[str, Any]:
     runs = [run for run in group if run["drafter"] == way]
     speed_ups = [run["speed_up"] for run in runs if "speed_up" in run]
-    seconds = _sum(runs, "decode_seconds")
+    seconds = total(runs, "decode_seconds")
     rates = [run["tokens_per_second"] for run in runs if run["decode_seconds"]]  # undefined for a single token
     differing = [run for run in runs if not run["identical"]]
     by_source: Counter[str] = Counter()
     for run in runs:
         by_source.update({source_name(int(bits)): count for bits, count in run["accepted_by_source"].items()})
-    steps = _sum(runs, "steps")
+    steps = total(runs, "steps")
     return {
         "runs": len(runs),
-        "tokens": _sum(runs, "tokens"),
-        "tokens_per_second_total": _rate(runs),
+        "tokens": total(runs, "tokens"),
+        "tokens_per_second_total": token_rate(runs),
         "tokens_per_second_median": median(rates) if rates else None,
         "speed_up_median": median(speed_ups) if speed_ups else None,
         "speed_up_least": min(speed_ups, default=None),
-        "speed_up_total_time": _share(_rate(runs), _rate(plain)),
+        "speed_up_total_time": _share(token_rate(runs), token_rate(plain)),
         "pieces": None if way == PLAIN else ratios(list(map(_beside_plain, runs, plain)), seed),
-        "speed_up_with_prompt_pass": _share(_rate(runs, "prefill"), _rate(plain, "prefill")),
+        "speed_up_with_prompt_pass": _share(token_rate(runs, "prefill"), token_rate(plain, "prefill")),
         "mean_generated_length": 1.0 if not steps else _behind(runs) / steps,
         "accepted_by_source": dict(by_source),
-        "nodes_verified_per_step": _share(_sum(runs, "nodes_verified"), steps),
+        "nodes_verified_per_step": _share(total(runs, "nodes_verified"), steps),
         "milliseconds_a_step": {
             part: _share(1e3 * sum(run["seconds"][part] for run in runs), steps) for part in PARTS if part != "prefill"
         },
         "draft_time_share": _share(sum(run["seconds"]["draft"] + run["seconds"]["wait"] for run in runs), seconds),
         "draft_failures": sum(sum(run["draft_failures"].values()) for run in runs),
         "identical": len(runs) - len(differing),
-        "disagreements_per_100k_tokens": _share(1e5 * len(differing), _sum(runs, "tokens_compared")),
+        "disagreements_per_100k_tokens": _share(1e5 * len(differing), total(runs, "tokens_compared")),
         "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),
     }
 
@@ -84,14 +84,14 @@ def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlai
     return beside_plain(own, others)
 
 
-def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
+def token_rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
     """Total tokens per second of all runs, without the prompt passes.
 
     ``parts``: names of further parts of the time to include. If there are any, the first token of each run does not
     count.
     """
-    seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
-    return _share(_sum(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
+    seconds = total(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
+    return _share(total(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
@@ -99,7 +99,7 @@ def _behind(runs: Sequence[dict[str, Any]]) -> int:
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 
-def _sum(runs: Sequence[dict[str, Any]], name: str) -> Any:
+def total(runs: Sequence[dict[str, Any]], name: str) -> Any:
     return sum(run[name] for run in runs)
 
 

@@ -22,6 +22,7 @@ from suffolk.benchmarks.decode.setup import (
     seconds_by_rows,
     target_facts,
 )
+from suffolk.benchmarks.decode.summary import token_rate, total
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import PredictionOptions, corrupted, edit_prompts
@@ -190,30 +191,21 @@ def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, 
 
 
 def _summary(runs: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    tokens, steps = _sum(runs, "tokens"), _sum(runs, "steps")
+    tokens, steps = total(runs, "tokens"), total(runs, "steps")
     return {
         "runs": len(runs),
         "tokens": tokens,
-        "speed_up": _rate(runs) / _rate(plain) if _rate(plain) else 1.0,
+        "speed_up": token_rate(runs) / token_rate(plain) if token_rate(plain) else 1.0,
         "speed_up_median": median(run["speed_up"] for run in runs),
         "speed_up_least": min(run["speed_up"] for run in runs),
-        "counted_speed_up": _sum(runs, "counted_plain_seconds") / max(1e-9, _sum(runs, "counted_seconds")),
+        "counted_speed_up": total(runs, "counted_plain_seconds") / max(1e-9, total(runs, "counted_seconds")),
         "mean_generated_length": (tokens - len(runs)) / steps if steps else 1.0,
-        "accepted_prediction_share": _sum(runs, "accepted_prediction_tokens") / tokens,
-        "rejected_prediction_share": _sum(runs, "rejected_prediction_tokens") / max(1, _sum(runs, "prediction_tokens")),
+        "accepted_prediction_share": total(runs, "accepted_prediction_tokens") / tokens,
+        "rejected_prediction_share": total(runs, "rejected_prediction_tokens")
+        / max(1, total(runs, "prediction_tokens")),
         "identical": sum(run["identical"] for run in runs),
         "largest_near_tie_gap": max(run["near_tie_gap"] for run in runs),
     }
-
-
-def _rate(runs: Sequence[dict[str, Any]]) -> float:
-    """Tokens after the first per second, of all runs together."""
-    seconds = _sum(runs, "decode_seconds")
-    return (_sum(runs, "tokens") - len(runs)) / seconds if seconds else 0.0
-
-
-def _sum(runs: Sequence[dict[str, Any]], name: str) -> Any:
-    return sum(run[name] for run in runs)
 
 
 def tables(results: dict[str, Any]) -> list[str | Table]:

@@ -63,7 +63,9 @@ def measure_service(options: ServiceOptions) -> dict[str, Any]:
         single = dict(tracked(alone, len(options.batches), "batch sizes"))
         size = max(options.batches)
         whole = range(0, len(contexts) - size + 1, size)
-        requests = [_request(contexts[start : start + size], options) for start in whole]
+        requests = [
+            draft_request(contexts[start : start + size], options.max_match, options.max_nodes) for start in whole
+        ]
         target, deadline = parse_url(url).target, options.deadline_ms / 1000
         run_closed(target, requests, 4, 1.0, deadline)  # warms up
         loads = (
@@ -124,14 +126,14 @@ def _loaded(server: int, run: Any) -> dict[str, Any]:
     }
 
 
-def _request(contexts: Sequence[Any], options: ServiceOptions) -> bytes:
-    request = draft_pb2.DraftRequest(
-        max_match=options.max_match,
+def draft_request(contexts: Sequence[Any], max_match: int, max_nodes: int) -> bytes:
+    """The message of a call."""
+    return draft_pb2.DraftRequest(
+        max_match=max_match,
         max_depth=MAX_DEPTH,
-        max_nodes=columns.pack_sizes([options.max_nodes]),
-        **columns.pack_contexts([np.asarray(context, np.int32) for context in contexts], options.max_match),
-    )
-    return request.SerializeToString()
+        max_nodes=columns.pack_sizes([max_nodes]),
+        **columns.pack_contexts([np.asarray(context, np.int32) for context in contexts], max_match),
+    ).SerializeToString()
 
 
 def cpu_seconds(process: int) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.datastore.documents import Occurrence
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.decoding.drafters.registry import source_name
@@ -104,19 +103,9 @@ def find_passages(
         "tokens": match.length,
         "text": _text(tokenizer, pattern),
         "count": match.count,
-        "passages": [_passage(tokenizer, place, match.length) for place in places],
-    }
-
-
-def _passage(tokenizer: Any, place: Occurrence, length: int) -> dict[str, Any]:
-    return {
-        "datastore": place.datastore,
-        "id": place.source,
-        "metadata": dict(place.metadata),
-        "segment": place.segment,
-        "document": place.document,
-        "offset": place.offset,
-        "following": _text(tokenizer, place.tokens[length:].tolist()),
+        "passages": [
+            place.facts() | {"following": _text(tokenizer, place.tokens[match.length :].tolist())} for place in places
+        ],
     }
 
 

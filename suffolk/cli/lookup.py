@@ -174,13 +174,8 @@ def _occurrences(store: Retriever, matched: list[int], limit: int, has_text: boo
     except (PermissionDenied, Unsupported) as error:  # of a draft service
         return {"occurrences": [], "names_documents": False, "occurrences_problem": str(error)}
     places = [
-        {
-            "datastore": place.datastore,
-            "id": place.source,
-            "metadata": dict(place.metadata),
-            "segment": place.segment,
-            "document": place.document,
-            "offset": place.offset,
+        place.facts()
+        | {
             "text": _text(store, place.tokens.tolist(), has_text),
             "parts": window_texts(store, place, len(matched)) if has_text else _window_ids(place, len(matched)),
             "shown": document_id(place),

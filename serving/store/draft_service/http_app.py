@@ -50,7 +50,6 @@ from suffolk.serving.store.draft_service.http_messages import (
     DraftBody,
     LookupBody,
     OccurrencesBody,
-    occurrence_json,
     tree_json,
 )
 from suffolk.serving.store.draft_service.http_stream import stream_endpoint
@@ -137,7 +136,8 @@ def _occurrences(service: DraftService, request: Request, found: OccurrencesBody
     http_messages.encode_pattern(service, found, expired)
     places = service.occurrences(found.choices(), found.query(), expired)
     texts = http_messages.describe_occurrences(service, found, places, expired)
-    return {"occurrences": [occurrence_json(place) | more for place, more in zip(places, texts, strict=True)]}
+    shown = [{"tokens": each.tokens.tolist(), "before": each.before.tolist()} for each in places]
+    return {"occurrences": [each.facts() | ids | text for each, ids, text in zip(places, shown, texts, strict=True)]}
 
 
 def _info(service: DraftService, request: Request, found: None, expired: Expired) -> dict[str, Any]:

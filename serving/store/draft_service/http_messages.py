@@ -158,20 +158,6 @@ def tree_json(tree: DraftTree) -> dict[str, Any]:
     }
 
 
-def occurrence_json(place: Occurrence) -> dict[str, Any]:
-    """An occurrence as texts, lists and numbers."""
-    return {
-        "datastore": place.datastore,
-        "segment": place.segment,
-        "document": place.document,
-        "offset": place.offset,
-        "id": place.source,
-        "metadata": dict(place.metadata),
-        "tokens": place.tokens.tolist(),
-        "before": place.before.tolist(),
-    }
-
-
 def encode_context(service: DraftService, body: LookupBody, expired: Expired) -> dict[str, Any]:
     """Make the text of ``body``, if it has one, its only context.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from suffolk.build_index.workspace import check_new_folder, disk_error
+from suffolk.build_index.workspace import appearing_folder, check_new_folder
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable, damaged
 from suffolk.datastore.files import fsync_directory
@@ -74,22 +73,10 @@ def snapshot(store: str | Path, output: str | Path, link: bool = False, wait: fl
     check_new_folder(target, source)
     if not (source / LIVE_NAME / IDENTITY_NAME).is_file():
         read_manifest(source)  # raises NotFound: no datastore
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            with ExitStack() as files:
-                generation = _copy_all(source, work, link, wait, files)
-            report = _report(source, target, work, generation, began)
-            os.chmod(work, 0o755)
-            os.rename(work, target)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise disk_error(target, error) from error
-    fsync_directory(target.parent)
-    return report
+    with appearing_folder(target) as work:
+        with ExitStack() as files:
+            generation = _copy_all(source, work, link, wait, files)
+        return _report(source, target, work, generation, began)
 
 
 def _copy_all(source: Path, work: Path, link: bool, wait: float, files: ExitStack) -> int:
