@@ -80,35 +80,6 @@ def row_name(row: dict[str, Any], path: Path, number: int) -> str:
     return str(row.get("id", row.get("task_id", f"{path.name}:{number}")))
 
 
-def read_excluded(path: Path) -> frozenset[str]:
-    """Read a file with one name per line, as ``python -m research.overlap --drop`` writes it.
-
-    Raises:
-        NotFound: the file cannot be read.
-        InvalidArgument: the file is not UTF-8.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise NotFound(f"exclusions {path}: {error.strerror}; name a file with one prompt id a line") from error
-    return frozenset(_text(path, data).split("\n")) - {""}
-
-
-def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
-    """Check that every name belongs to a row in the files and folders.
-
-    Raises:
-        InvalidArgument: a name belongs to no row.
-        NotFound: as ``read_rows``.
-    """
-    unknown = names - {row_name(row, path, number) for path, number, row in read_rows(paths)}
-    if unknown:
-        raise InvalidArgument(
-            f"--exclude: {len(unknown)} of {len(names)} names match no prompt, for example {min(unknown)!r}; remove "
-            f"them, or write the file again for these prompts"
-        )
-
-
 def messages_of(row: dict[str, Any], place: str) -> tuple[dict[str, str], ...]:
     """Return role and content of a row's ``messages``; empty if it has none.
 
@@ -152,7 +123,7 @@ def _rows(path: Path, noun: str = "prompts") -> list[tuple[int, dict[str, Any]]]
     except OSError as error:
         raise NotFound(f"{noun} {path}: {error.strerror}; name a .jsonl file or a folder of them") from error
     rows = []
-    for number, line in enumerate(_text(path, data).splitlines(), 1):
+    for number, line in enumerate(decode_text(path, data).splitlines(), 1):
         if line.strip():
             try:
                 row = json.loads(line)
@@ -164,7 +135,8 @@ def _rows(path: Path, noun: str = "prompts") -> list[tuple[int, dict[str, Any]]]
     return rows
 
 
-def _text(path: Path, data: bytes) -> str:
+def decode_text(path: Path, data: bytes) -> str:
+    """``data``, the content of ``path``, as text. Raises InvalidArgument: it is not UTF-8."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

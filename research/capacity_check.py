@@ -21,9 +21,8 @@ from typing import Any
 from research.command import command_parser, run_command
 from suffolk.benchmarks.capacity.profile import DEADLINE, sample_contexts, serve_command
 from suffolk.benchmarks.capacity.search import MAX_MATCH
-from suffolk.benchmarks.service.draft_server import serving
-from suffolk.benchmarks.service.load import on_core, run_closed, run_open
-from suffolk.benchmarks.service.measure import cpu_seconds, draft_request
+from suffolk.benchmarks.service.load import on_core, run_closed, run_open, serving
+from suffolk.benchmarks.service.measure import MAX_DEPTH, cpu_seconds, draft_request
 from suffolk.capacity.need import Need
 from suffolk.capacity.service_costs import ServiceCosts, read_costs
 from suffolk.capacity.shard import ShardModel

@@ -17,7 +17,7 @@ import numpy as np
 from research.command import command_parser, run_command
 from research.delayed_server import delayed_server
 from suffolk.benchmarks.report import Report, quantiles_us, write_report
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.build_index.split import split
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.context_query import ContextQuery

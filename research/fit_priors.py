@@ -28,7 +28,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.calibration.confidence import Reliability
 from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR as DATASTORE_PRIOR
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PRIOR as PROMPT_PRIOR

@@ -20,7 +20,7 @@ import numpy as np
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.report import Report, quantiles_us, write_report
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete

@@ -20,7 +20,7 @@ import numpy as np
 
 from research.command import command_parser, run_command
 from research.delayed_server import delayed_server
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.clients.remote_datastore import connect

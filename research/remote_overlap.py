@@ -19,7 +19,7 @@ from suffolk.benchmarks.decode.setup import encode_prompts, load_target
 from suffolk.benchmarks.parts import rotated
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.report import Report, plain, write_report
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import format_table

@@ -35,7 +35,7 @@ from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions
-from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
+from suffolk.serving.integrations.sglang.plugin import DatastoreCorpus
 
 FOLDER = "sglang/kernels/jit/csrc/ngram_corpus/"
 SOURCES = ("result", "trie", "suffix_automaton", "ngram")

@@ -18,7 +18,7 @@ import numpy as np
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.report import Report, quantiles_us, write_report
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import ResourceExhausted, SuffolkError

@@ -22,8 +22,7 @@ from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.processes import private_memory, run_watched
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
-from suffolk.benchmarks.service.draft_server import serving
-from suffolk.benchmarks.service.load import on_core, run_closed, run_open
+from suffolk.benchmarks.service.load import on_core, run_closed, run_open, serving
 from suffolk.benchmarks.service.measure import MAX_DEPTH, cpu_seconds, draft_request
 from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.progress import part_progress

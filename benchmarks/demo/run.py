@@ -14,7 +14,7 @@ from suffolk.benchmarks.decode.measure import measure_decoding
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.demo.model import NAME, fetch_model
 from suffolk.benchmarks.parts import exit_code, stop_lines
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal
 from suffolk.datastore.manifest import MANIFEST_NAME

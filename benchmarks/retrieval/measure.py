@@ -18,7 +18,7 @@ from suffolk.benchmarks.report import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
 from suffolk.benchmarks.retrieval.draftretriever_package import DraftRetriever, cached_index
 from suffolk.benchmarks.retrieval.quality import CorpusScan, check_counts, compare_trees
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.retriever import Retriever

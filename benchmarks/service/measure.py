@@ -17,8 +17,7 @@ from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import family_memory
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
-from suffolk.benchmarks.service.draft_server import serving
-from suffolk.benchmarks.service.load import Load, on_core, run_closed, run_open
+from suffolk.benchmarks.service.load import Load, on_core, run_closed, run_open, serving
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.text_table import Table

@@ -72,9 +72,9 @@ class Options(
 
     def hybrid(self) -> HybridOptions:
         """The settings of the measurement. Raises InvalidArgument: they contradict each other."""
+        from research.exclusions import read_excluded
         from research.one_tree.options import HybridOptions
         from suffolk.benchmarks.decode.options import DecodingOptions
-        from suffolk.benchmarks.prompts import read_excluded
 
         decoding = passed_on(
             self, DecodingOptions, datastores=self.datastore, models=self.drafter_config(), drafters=(), temperature=0.0

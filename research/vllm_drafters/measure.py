@@ -20,7 +20,7 @@ import numpy as np
 from research.vllm_drafters.engine_process import EngineProcess, Ids, engine
 from research.vllm_drafters.options import BOTH, NONE, SERVICE, SUFFOLK, VllmOptions
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
-from suffolk.benchmarks.service.draft_server import stop_server
+from suffolk.benchmarks.service.load import stop_server
 from suffolk.benchmarks.service.measure import cpu_seconds
 from suffolk.datastore.errors import InvalidArgument, Unavailable
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -88,13 +87,3 @@ def caller() -> Identity:
 def set_caller(identity: Identity) -> None:
     """Set ``caller()`` for this thread or task, and for tasks and ``asyncio.to_thread`` calls that it starts."""
     _CALLER.set(identity)
-
-
-@contextmanager
-def acting_as(identity: Identity) -> Iterator[None]:
-    """Set ``caller()`` within a ``with`` block, for code that calls a service in its own process."""
-    token = _CALLER.set(identity)
-    try:
-        yield
-    finally:
-        _CALLER.reset(token)

@@ -20,7 +20,7 @@ from suffolk.datastore.files import printable
 from suffolk.datastore.settings import REQUIRED, argument, option
 from suffolk.serving.decoding.drafters.calibration.calibration import Learned
 from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration
-from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.calibration.confidence import Reliability
 
 EXAMPLES = """
 suffolk worker --model MODEL_FOLDER --datastore code/ --calibration code.json      learns, and keeps it

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.prompts import load_prompts, read_excluded, require_named
+from research.exclusions import read_excluded, require_named
+from suffolk.benchmarks.prompts import load_prompts
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from tests.support.json_lines import write_rows
 

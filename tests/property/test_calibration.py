@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator
-from suffolk.serving.decoding.drafters.calibration.reliability import BINS, Reliability
+from suffolk.serving.decoding.drafters.calibration.confidence import BINS, Reliability
 from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR
 from tests.support.drafting_oracle import OracleCalibrator
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role, acting_as
+from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role
 from suffolk.serving.net.quota import TenantQuota, Usages, set_usages
 from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import create_live_store
+from tests.support.callers import acting_as
 from tests.support.examples import examples
 
 QUOTAS = {"acme": 30, "beta": 12}

@@ -11,7 +11,7 @@ from research.prior_evidence import TERMS, Evidence, evidence_of, features_of, g
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
-from suffolk.serving.decoding.drafters.calibration.reliability import BINS
+from suffolk.serving.decoding.drafters.calibration.confidence import BINS
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings

@@ -12,12 +12,109 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
 
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
-from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
+from suffolk.serving.integrations.running_requests import Context
+
+Inserted = Callable[[Sequence[Sequence[int]]], None]
+"""Receives the sequences that SGLang inserts: the last tokens of each running request, after each step."""
+
+
+class DatastoreCorpus:
+    """Returns the trees of ``core`` in the layout of SGLang's ``NgramCorpus`` (0.5.23).
+
+    Not thread-safe, like the original.
+
+    An error in drafting gives trees without nodes. Trees have a fixed width, so an empty tree takes as long to verify
+    as a full one.
+
+    Attributes:
+        draft_token_num: nodes of a tree; node 0 is the last token of the context.
+    """
+
+    def __init__(self, core: DraftCore, draft_token_num: int, on_insert: Inserted | None = None) -> None:
+        """Takes ownership of ``core``: ``close`` closes the core.
+
+        ``on_insert``: receives inserted sequences, for example to append them to a datastore.
+        """
+        self.draft_token_num = draft_token_num
+        self._core = core
+        self._on_insert = on_insert
+        self._known: set[str] = set()
+
+    def batch_get(
+        self, req_ids: Sequence[str], batch_tokens: Sequence[Sequence[int]], total_lens: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return one tree for each request.
+
+        Args:
+            req_ids: ids of the b requests.
+            batch_tokens: the last tokens of each sequence. total_lens: the full length of each sequence.
+
+        Returns:
+            int64[b * d], tokens, and int64[b * d * d], 1 if a node (row) attends to another, with d =
+            ``draft_token_num``.
+        """
+        contexts = [
+            Context(np.asarray(tokens, np.int32), key, length)
+            for key, tokens, length in zip(req_ids, batch_tokens, total_lens, strict=True)
+        ]
+        self._known.update(req_ids)
+        tokens, masks = self._core.draft_trees(contexts, self.draft_token_num)
+        return tokens.astype(np.int64).ravel(), masks.astype(np.int64).ravel()
+
+    def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None:
+        """Pass the last tokens of running requests to ``on_insert``. The core has already seen them."""
+        if self._on_insert is not None:
+            self._on_insert(batch_tokens)
+
+    def synchronize(self) -> None:
+        """Does nothing: inserts are synchronous."""
+
+    def erase_match_state(self, req_ids: Iterable[str]) -> None:
+        """End requests."""
+        for key in req_ids:
+            self._known.discard(key)
+            self._core.finish(key)
+
+    def reset(self) -> None:
+        """End all requests. The datastore is unchanged."""
+        self.erase_match_state(list(self._known))
+
+    def stats(self) -> dict[str, float]:
+        """The counters of the core."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """Release the datastores."""
+        self._core.close()
+
+    @property
+    def remaining_token_budget(self) -> int:
+        return 0
+
+    def list_external_corpora(self) -> dict[str, int]:
+        """No corpus is loaded through SGLang."""
+        return {}
+
+    def load_external_corpus_named(self, corpus_id: str, chunks: Iterable[Sequence[int]]) -> NoReturn:
+        """Raises Unsupported."""
+        raise Unsupported(f"corpus {corpus_id} cannot be loaded into a datastore; build one with 'suffolk build'")
+
+    def commit_external_corpus_load(self, corpus_id: str, loaded_token_count: int) -> None:
+        """Does nothing: no load succeeds."""
+
+    def remove_external_corpus(self, corpus_id: str) -> NoReturn:
+        """Raises Unsupported."""
+        raise Unsupported(f"corpus {corpus_id} is not loaded; a datastore's text is deleted with 'suffolk delete'")
+
 
 VARIABLE = "SUFFOLK_SGLANG"
 """The environment variable with the options. SGLang has no options for plug-ins."""

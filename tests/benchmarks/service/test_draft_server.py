@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.service.load import served
 from suffolk.datastore.errors import Unavailable
 
 

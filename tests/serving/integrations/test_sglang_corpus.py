@@ -14,7 +14,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.sglang import plugin
-from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
+from suffolk.serving.integrations.sglang.plugin import DatastoreCorpus
 from tests.support.draft_server import serving
 from tests.support.stores import make_store
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from suffolk.serving.net.identity import Identity, acting_as
+from suffolk.serving.net.identity import Identity
 from suffolk.serving.net.logs import REQUESTS, JsonFormatter, configure_logs, log_call
 from suffolk.serving.net.tracing import _REQUEST_ID, begin_request, request_id
+from tests.support.callers import acting_as
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
-from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.calibration.confidence import Confidence, Reliability
 
 TEXT, NETWORK = "text", "network"
 """Kinds of sources. A text source has a ``Calibrator``, and a neural drafter has a ``Confidence``."""

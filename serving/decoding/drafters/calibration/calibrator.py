@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.calibration.confidence import Reliability
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
-from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
-from suffolk.serving.decoding.drafters.hybrid.gated_source import GatedSource
+from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter, GatedSource
 from suffolk.serving.decoding.drafters.registry import neural_bits
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter

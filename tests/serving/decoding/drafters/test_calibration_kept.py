@@ -12,8 +12,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unsupported
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
-from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.calibration.confidence import Confidence, Reliability
 from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR
 
 TREE = DraftTree(

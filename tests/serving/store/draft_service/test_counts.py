@@ -13,13 +13,14 @@ from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
 from suffolk.datastore.tree_paths import Paths, tree_paths
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
-from suffolk.serving.net.identity import OPERATOR, acting_as
+from suffolk.serving.net.identity import OPERATOR
 from suffolk.serving.net.messages.columns import pack_paths, pack_sizes
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.draft_service.service import DraftService
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
+from tests.support.callers import acting_as
 from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY
 from tests.support.http_requests import ask
 from tests.support.waiting import HANG

@@ -13,11 +13,12 @@ from suffolk.datastore.manifest import MANIFEST_NAME
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.net.admission import AdmissionController
-from suffolk.serving.net.identity import OPERATOR, Identity, Role, acting_as
+from suffolk.serving.net.identity import OPERATOR, Identity, Role
 from suffolk.serving.net.metrics import RequestMetrics
 from suffolk.serving.store.draft_service.datastore_metrics import DatastoreMetrics
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.brute_force import BruteForceRetriever
+from tests.support.callers import acting_as
 from tests.support.draft_server import connected, serving
 from tests.support.stores import append_documents, make_store
 from tests.support.waiting import until

@@ -10,13 +10,14 @@ import pytest
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
-from suffolk.serving.net.identity import OPERATOR, acting_as
+from suffolk.serving.net.identity import OPERATOR
 from suffolk.serving.net.messages.choices import DatastoreChoice
 from suffolk.serving.store.draft_service.disclosure import MinCount
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
+from tests.support.callers import acting_as
 from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, connected, serving
 from tests.support.stores import make_store
 
@@ -93,8 +94,6 @@ def test_the_deadline_is_checked_within_a_tree() -> None:
 
 
 def test_weights_do_not_count_as_documents(tmp_path: Path) -> None:
-    from suffolk.serving.net.identity import OPERATOR, acting_as
-
     with (
         make_store(tmp_path / "a", [[[1, 2, 3]]], vocab_size=12) as rare,
         make_store(tmp_path / "b", [[[4, 5, 6]]], vocab_size=12) as other,

@@ -27,13 +27,14 @@ from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, INFO_DEADLINE, TOKENIZER_DEADLINE, connect
 from suffolk.serving.clients.remote_writer import APPEND_DEADLINE, FLUSH_DEADLINE
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.net.identity import OPERATOR, acting_as
+from suffolk.serving.net.identity import OPERATOR
 from suffolk.serving.net.proto import draft_pb2
 from suffolk.serving.store.draft_service.grpc_server import DraftServicer
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
+from tests.support.callers import acting_as
 from tests.support.draft_server import connected, drafted, serving
 from tests.support.stores import make_word_store
 from tests.support.waiting import HANG, until

@@ -15,12 +15,13 @@ from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, parse_tokenizer
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
-from suffolk.serving.net.identity import OPERATOR, acting_as
+from suffolk.serving.net.identity import OPERATOR
 from suffolk.serving.net.proto import draft_pb2
 from suffolk.serving.store.draft_service.grpc_server import DraftServicer
 from suffolk.serving.store.draft_service.server import DraftServer
 from tests.support.brute_force import assert_same_tree
 from tests.support.building import tokenizer_json
+from tests.support.callers import acting_as
 from tests.support.draft_server import connected, serving
 from tests.support.stores import make_store, make_word_store
 from tests.support.waiting import HANG

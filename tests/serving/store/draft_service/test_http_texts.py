@@ -12,10 +12,11 @@ from suffolk.cli.main import main
 from suffolk.datastore import limits
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import DeadlineExceeded
-from suffolk.serving.net.identity import OPERATOR, acting_as
+from suffolk.serving.net.identity import OPERATOR
 from suffolk.serving.store.draft_service.http_messages import DraftBody, describe_tree
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.draft_service.service import DraftService
+from tests.support.callers import acting_as
 from tests.support.draft_server import serving
 from tests.support.http_requests import ask
 from tests.support.stores import byte_tokenizer

@@ -27,13 +27,14 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.net.access_file import add_token
-from suffolk.serving.net.identity import OPERATOR, Role, acting_as
+from suffolk.serving.net.identity import OPERATOR, Role
 from suffolk.serving.net.messages.choices import parse_choices
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.store.draft_service.disclosure import MinCount
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support import oracle
+from tests.support.callers import acting_as
 from tests.support.draft_server import connected, serving
 from tests.support.http_requests import ask
 from tests.support.stores import make_store, make_word_store, random_documents

@@ -18,10 +18,11 @@ from suffolk.datastore import limits
 from suffolk.serving.net import http_body
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.http_server import HttpLimits
-from suffolk.serving.net.identity import OPERATOR, Role, acting_as
+from suffolk.serving.net.identity import OPERATOR, Role
 from suffolk.serving.store.draft_service import streams
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.store.live_store.store import LiveStore
+from tests.support.callers import acting_as
 from tests.support.draft_server import VOCABULARY, serving
 from tests.support.http_requests import ask
 from tests.support.waiting import HANG, until
