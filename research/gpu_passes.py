@@ -256,7 +256,7 @@ def _count_equal_texts(
             plain = _decode(loop, Request(0, target, prompt.tolist(), settings, "", _NODES))
             drafter.texts[0] = np.concatenate([prompt, np.asarray(plain, np.int64)])
             texts = []
-            for on_host in (False, True)[: 1 + getattr(loop._passes, "has_steps", False)]:
+            for on_host in (False, True)[: 1 + getattr(loop.passes, "has_steps", False)]:
                 drafted = Request(0, target, prompt.tolist(), settings, drafter.name, _NODES)
                 if on_host:
                     drafted.row_settings = None

@@ -63,7 +63,7 @@ class StepParts:
         """Divide the steps of ``loop``."""
         self._watch(loop, "bookkeeping", "step")
         self._watch(loop, "verification", "_verify")
-        self._watch(loop._passes, "loading", "prepare", "forward", "step")
+        self._watch(loop.passes, "loading", "prepare", "forward", "step")
         self._watch(loop._batch, "scheduling", "take")
         self._watch(loop._pool, "drafting", "draft", "permitted", "prefetch")
         self._watch(loop._pool, "learning", "observe")
@@ -185,7 +185,7 @@ class _Bench:
                 self.target, None if source is None else {drafter: source}, self.costs, requests, capacity, "packed"
             )
             passes = InstantPasses(self.target, loop.cache, self.costs, clock, requests * (1 + _MOST_NODES))
-            loop._passes = cast(Passes, passes)
+            loop.passes = cast(Passes, passes)
             if parts is not None:
                 parts.watch_loop(loop)
             numbers = count(1)

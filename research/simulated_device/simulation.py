@@ -147,7 +147,7 @@ def simulate(
     with clock.running():
         target = model.as_target()
         loop = StepLoop(target, None if drafter is None else {_NAME: drafter}, planner, load.slots, longest, "packed")
-        loop._passes = cast(Passes, RecordedPasses(device, loop.cache.lengths, load.host_seconds))
+        loop.passes = cast(Passes, RecordedPasses(device, loop.cache.lengths, load.host_seconds))
         numbers = iter(range(1, len(recordings) + 1))
         while waiting or running:
             if not running and waiting[0].arrival > clock.now:

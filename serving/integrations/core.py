@@ -66,7 +66,7 @@ class DraftCore:
 
     In each step the host calls ``draft_chains`` or ``draft_trees`` (always the same one) with the texts of all decoding
     requests. The new tokens show which drafted tokens were accepted. ``finish`` ends requests with ids. Requests
-    without ids end when they are absent.
+    without ids end when they are absent. ``drafter`` makes the drafts.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class DraftCore:
         self._host = HostDrafts() if host_drafts else None
         if self._host is not None:
             sources.append(self._host)
-        self._drafter = HybridDrafter(sources, calibration=calibration, vocab_size=vocab_size)
+        self.drafter = HybridDrafter(sources, calibration=calibration, vocab_size=vocab_size)
         self._planner = ChainPlanner(options.row_cost, clock, host_drafts)
         self._clock = clock
         self._running = RunningRequests()
@@ -167,7 +167,7 @@ class DraftCore:
 
     def stats(self) -> dict[str, float]:
         """Steps, drafts, drafted tokens and seconds; failures; and the counters of all drafters."""
-        found = self._drafter.stats()
+        found = self.drafter.stats()
         for name, count in self._failures.stats().items():
             found[name] = found.get(name, 0) + count
         remembered = {} if self._appender is None else self._appender.stats()
@@ -176,7 +176,7 @@ class DraftCore:
     def close(self) -> None:
         """Append the texts that wait, and release datastores and memory."""
         self._running.clear()
-        self._drafter.close()
+        self.drafter.close()
         self._close_memory()
         for store in self._stores:
             store.close()
@@ -219,7 +219,7 @@ class DraftCore:
         requests, ended = self._running.update(contexts)
         for each in ended:
             self._end(each)
-        self._drafter.observe({each.number: each.new for each in requests if len(each.new)})
+        self.drafter.observe({each.number: each.new for each in requests if len(each.new)})
         for each in requests:
             if not len(each.new):
                 self._planner.begin(each.number)
@@ -231,7 +231,7 @@ class DraftCore:
         """Draft for ``requests``. Searches remote datastores only for the requests whose numbers are in ``searched``."""
         if not requests:
             return []
-        return self._drafter.propose(
+        return self.drafter.propose(
             [
                 DraftRequest(
                     each.number,
@@ -245,7 +245,7 @@ class DraftCore:
         )
 
     def _end(self, request: RunningRequest) -> None:
-        self._drafter.release(request.number)
+        self.drafter.release(request.number)
         self._planner.end(request.number)
         if self._appender is not None:
             self._appender.add(request.answer)
@@ -276,7 +276,7 @@ class DraftCore:
     def _forget(self, request: RunningRequest) -> None:
         """Release a request after an error. The release may fail too."""
         try:
-            self._drafter.release(request.number)
+            self.drafter.release(request.number)
             self._planner.end(request.number)
         except USER_CODE_ERRORS as error:
             self._failures.add(type(error).__name__, first_line(error))

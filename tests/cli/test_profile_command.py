@@ -66,7 +66,7 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
 
 def test_a_draft_model_is_tuned_as_it_drafts(model: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skinny_gemm, "_MIN_WEIGHTS", 1)
-    monkeypatch.setattr(int8_linear, "_faster_rows", lambda layer: 8)
+    monkeypatch.setattr(int8_linear, "faster_rows", lambda layer: 8)
     assert tune(model, "--as-draft-model", "--dtype", "float32") == 0
     (file,) = cache.iterdir()
     target = Target.load(model, "float32")

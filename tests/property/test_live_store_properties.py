@@ -44,10 +44,10 @@ class StoreUnderTest:
         """Tokens. Those in published files count for the bound until the files are compacted."""
         with self._clocks():
             self.store = create_live_store(self.path, vocab_size=VOCABULARY, settings=chosen)
-        self.store._maintenance_thread.close()
+        self.store.stop_maintenance()
 
     def now(self) -> int:
-        return self.store._writer.now()
+        return self.store.writer.now()
 
     def texts(self, data: st.DataObject, group: str | None) -> list[Kept]:
         """One or two new documents."""
@@ -69,7 +69,7 @@ class StoreUnderTest:
         self.store.close()
         with self._clocks():
             self.store = open_live_store(self.path, self.settings)
-        self.store._maintenance_thread.close()
+        self.store.stop_maintenance()
 
     @contextmanager
     def _clocks(self) -> Iterator[None]:
@@ -127,7 +127,7 @@ def change(it: StoreUnderTest, model: StoreModel, data: st.DataObject) -> None:
     elif kind == "wait":
         it.clocks.advance(data.draw(st.integers(1, TTL), label="seconds"))
     elif kind == "evict":
-        it.store._maintenance.work()
+        it.store.maintenance.work()
         model.evict(it.now())
     elif kind == "reopen":
         if data.draw(st.booleans(), label="scrub"):
@@ -196,7 +196,7 @@ def change_from_outside(it: StoreUnderTest, there: list[Kept], data: st.DataObje
 
 def check_eviction(it: StoreUnderTest, there: list[Kept]) -> list[Kept]:
     """Run the background work; return the documents that are left: the newest ones, neither too many nor too few."""
-    it.store._maintenance.work()
+    it.store.maintenance.work()
     names, now = it.names(), it.now()
     left = there[len(there) - len(names) :]
     assert names == [each.name for each in left]

@@ -64,7 +64,7 @@ class Pair:
             leader.delete(ids=[str(step[1])])
         elif step[0] == "upkeep":
             for store in self.stores:
-                store._maintenance.work()
+                store.maintenance.work()
         elif step[0] == "receive":
             self.connect()
         elif step[0] == "disconnect":

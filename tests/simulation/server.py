@@ -180,7 +180,7 @@ class Process:
             clock=world.clock,
             run=f"{world.chooser.getrandbits(64):x}",
         )
-        self.writer._clock = StoreClock(0, lambda: world.now + server.clock_error, world.clock)
+        self.writer.clock = StoreClock(0, lambda: world.now + server.clock_error, world.clock)
         self._append = self.writer.log.write
         self._tick()
         self._flush()
@@ -205,7 +205,7 @@ class Process:
 
     def fail_disk(self) -> None:
         """Fail the next flush with EIO."""
-        self.writer.log._fail("it cannot be flushed (EIO)")
+        self.writer.log.fail("it cannot be flushed (EIO)")
 
     def append(self, name: str, tokens: Sequence[int]) -> tuple[int, int, int]:
         """Append a document. Returns its number, the position to wait for, and the reign."""

@@ -84,7 +84,7 @@ def work(arguments: Sequence[str]) -> int:
         if is_free(path)
         else open_live_store(path, chosen)
     )
-    store._writer.log._file_bytes = 1 << 12
+    store.writer.log.file_bytes = 1 << 12
     threads = [
         threading.Thread(target=_change, args=(store, folder, number, int(seed), int(changes)))
         for number in range(THREADS)
@@ -110,7 +110,7 @@ def _change(store: LiveStore, folder: Path, thread: int, seed: int, changes: int
                     store.flush()
                 else:
                     with store._files.lock:
-                        store._writer.checkpoint(force=True)
+                        store.writer.checkpoint(force=True)
             os.write(journal, (json.dumps(change) + "\n").encode())
             _apply(store, change)
             os.write(journal, b"acknowledged\n")

@@ -22,5 +22,5 @@ def assert_equal_texts(cache: KVCache, expected: KVCache) -> None:
     """Check that the rows of all kept tokens are equal, bit by bit."""
     for slot, length in enumerate(expected.lengths.tolist()):
         rows = slice(slot * cache.capacity, slot * cache.capacity + length)
-        for slab, other in zip(cache._slabs.values(), expected._slabs.values(), strict=True):
+        for slab, other in zip(cache.slabs.values(), expected.slabs.values(), strict=True):
             assert torch.equal(slab[:, rows], other[:, rows])

@@ -46,7 +46,7 @@ class Following:
     def __init__(self, leader: ReplicatedStore, follower: ReplicatedStore) -> None:
         self.leader, self.follower = leader, follower
         self._stack = ExitStack()
-        follower.member._read(0)  # it knows who leads
+        follower.member.read(0)  # it knows who leads
         self._epoch = leader.status().epoch
         hello = follower.member.hello(self._epoch)
         welcome = self._stack.enter_context(leader.member.followed(hello))

@@ -59,7 +59,7 @@ class Log:
         self._folder = folder
         self._durability = durability
         self._interval = interval
-        self._file_bytes = file_bytes
+        self.file_bytes = file_bytes
         self._closed = list(recovered.files)
         self._number = max((file.number for file in recovered.files), default=0)
         self._previous = recovered.files[-1].size if recovered.files else 0
@@ -117,7 +117,7 @@ class Log:
             ResourceExhausted: the disk is full. A later call works again when there is space.
             Unavailable: an earlier sync failed, or the log is closed.
         """
-        if self._descriptor is None or self._size >= self._file_bytes:
+        if self._descriptor is None or self._size >= self.file_bytes:
             self.rotate()
         with self._lock:
             descriptor = self._require()
@@ -261,6 +261,11 @@ class Log:
                 self._descriptor = None
                 self._failure = self._failure or f"the log {self._folder} is closed; open the store again"
 
+    def fail(self, reason: str) -> None:
+        """Refuse all further changes, because of ``reason``."""
+        path = log_path(self._folder, self._number)
+        self._failure = f"{path}: {reason}; check the disk, and open the store again"
+
     def _current(self) -> LogFile:
         return LogFile(log_path(self._folder, self._number), self._number, self._size, self._newest, self._last)
 
@@ -274,18 +279,14 @@ class Log:
         try:
             os.ftruncate(descriptor, size)
         except OSError as error:
-            self._fail(f"a record that could not be written cannot be removed ({error.strerror})")
+            self.fail(f"a record that could not be written cannot be removed ({error.strerror})")
 
     def _fsync(self, descriptor: int) -> None:
         try:
             os.fdatasync(descriptor)
         except OSError as error:  # the system may have dropped the pages, so a second sync proves nothing
-            self._fail(f"it cannot be synced ({error.strerror}), and the last changes may be lost")
+            self.fail(f"it cannot be synced ({error.strerror}), and the last changes may be lost")
             raise Unavailable(str(self._failure)) from error
-
-    def _fail(self, reason: str) -> None:
-        path = log_path(self._folder, self._number)
-        self._failure = f"{path}: {reason}; check the disk, and open the store again"
 
     def _sync_regularly(self) -> None:
         while not self._stopped.is_set():

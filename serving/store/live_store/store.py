@@ -84,6 +84,10 @@ class LiveStore(LiveQueries, Appendable):
 
     A group is a name for documents that belong together: a prompt, a user, a repository. Its documents stay in memory and in the
     log. Documents without a group are published as segment files by ``flush``.
+
+    Attributes:
+        writer: the index and the log.
+        maintenance: what a thread does in the background.
     """
 
     def __init__(self, path: Path, settings: LiveSettings = DEFAULT_SETTINGS, feed: ChangeFeed | None = None) -> None:
@@ -92,14 +96,14 @@ class LiveStore(LiveQueries, Appendable):
         self.identity = open_identity(path)
         with ExitStack() as stack:
             stack.enter_context(append_lock(path))
-            self._writer = LiveWriter(path, self.identity, settings, published(path), feed)
-            stack.callback(self._writer.close)
-            self._live = self._writer.index
-            self._files = PublishedFiles(path, self.identity, settings, self._writer)
+            self.writer = LiveWriter(path, self.identity, settings, published(path), feed)
+            stack.callback(self.writer.close)
+            self._live = self.writer.index
+            self._files = PublishedFiles(path, self.identity, settings, self.writer)
             self.refresh()
-            self._bounds = Bounds(self._writer, settings)
-            self._maintenance = Maintenance(self._writer, self._files, self._bounds, settings)
-            self._maintenance_thread = PeriodicThread(f"maintenance-{path.name}", self._maintenance.round, KEEP_SECONDS)
+            self._bounds = Bounds(self.writer, settings)
+            self.maintenance = Maintenance(self.writer, self._files, self._bounds, settings)
+            self._maintenance_thread = PeriodicThread(f"maintenance-{path.name}", self.maintenance.round, KEEP_SECONDS)
             stack.callback(self._maintenance_thread.close)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
@@ -121,9 +125,9 @@ class LiveStore(LiveQueries, Appendable):
                 Field("replace"), " is given for a document without a group; name the group whose content it replaces"
             )
         hashed = None if key is None else hash_key(key, self.identity.group_secret)
-        appended = self._writer.append(batch, replace, hashed)
+        appended = self.writer.append(batch, replace, hashed)
         self._bounds.add(keys)
-        if self._maintenance.is_due():
+        if self.maintenance.is_due():
             self._maintenance_thread.wake()
         return appended
 
@@ -156,7 +160,7 @@ class LiveStore(LiveQueries, Appendable):
         query = parse_query(ids, where)
         with self._files.lock:
             self._files.take_up()
-            found = select(self._live, self._writer.next_sequence, query)
+            found = select(self._live, self.writer.next_sequence, query)
             documents = tokens = 0
             sources = set(found.sources)
             if self._files.datastore is not None:
@@ -167,8 +171,8 @@ class LiveStore(LiveQueries, Appendable):
             else:
                 query.require_fields(found.fields)
             if found.sequences and not dry_run:
-                self._writer.remove(found.sequences)
-                self._writer.removed_text.note_deleted()
+                self.writer.remove(found.sequences)
+                self.writer.removed_text.note_deleted()
             return LiveDeletion(
                 documents + len(found.sequences),
                 tokens + found.tokens,
@@ -184,7 +188,7 @@ class LiveStore(LiveQueries, Appendable):
         """
         query = parse_query([id], ())
         with self._files.lock:
-            found = select(self._live, self._writer.next_sequence, query)
+            found = select(self._live, self.writer.next_sequence, query)
             documents, tokens = len(found.sequences), found.tokens
             if self._files.datastore is not None:
                 report = delete_published(self.path, [id], (), True, self.settings.threads, found.fields)
@@ -212,7 +216,7 @@ class LiveStore(LiveQueries, Appendable):
         Raises:
             ResourceExhausted: the disk is full; the log stays.
         """
-        self._writer.checkpoint(force=True)
+        self.writer.checkpoint(force=True)
 
     def refresh(self) -> bool:
         """Take up the published generation if it is new, and return whether it is. Queries that run keep the old one.
@@ -242,7 +246,7 @@ class LiveStore(LiveQueries, Appendable):
         """
         if self._files.datastore is not None:
             yield from self._files.datastore.documents()
-        for page in live_pages(self._live, self._writer.next_sequence):
+        for page in live_pages(self._live, self.writer.next_sequence):
             for origin, tokens in zip(map(unpack_origin, page.origins), page.texts(), strict=True):
                 yield Document(origin.source, origin.metadata, tokens.astype(np.uint32))
 
@@ -263,7 +267,7 @@ class LiveStore(LiveQueries, Appendable):
 
     def stats(self) -> LiveStats:
         """The state of the store, in constant time."""
-        index, log = self._live.stats(), self._writer.log
+        index, log = self._live.stats(), self.writer.log
         published_tokens, published_documents = self._files.size()
         return LiveStats(
             generation=self.generation,
@@ -276,18 +280,18 @@ class LiveStore(LiveQueries, Appendable):
             deletions=index["deletions"],
             merge_debt_tokens=index["merge_debt"],
             merged_tokens=index["merged_tokens"],
-            next_sequence=self._writer.next_sequence,
+            next_sequence=self.writer.next_sequence,
             flushed_sequence=self._files.live_sequence,
             oldest_time=index["oldest_time"],
             log_bytes=log.total_bytes,
             log_files=log.file_count,
             unsynced_bytes=log.unsynced_bytes,
-            torn_bytes=self._writer.torn.bytes if self._writer.torn is not None else 0,
+            torn_bytes=self.writer.torn.bytes if self.writer.torn is not None else 0,
             evicted_documents=self._bounds.evicted_documents,
             evicted_tokens=self._bounds.evicted_tokens,
-            clock_behind_seconds=self._writer.clock_behind,
+            clock_behind_seconds=self.writer.clock_behind,
             log_failure=self._without_path(log.failure),
-            background_error=self._without_path(self._maintenance.error),
+            background_error=self._without_path(self.maintenance.error),
         )
 
     def group_stats(self, group: str) -> GroupStats:
@@ -306,6 +310,10 @@ class LiveStore(LiveQueries, Appendable):
         self._resources.close()
         self._files.datastore = None
 
+    def stop_maintenance(self) -> None:
+        """End the thread that calls ``maintenance.round``. The caller calls it from now on."""
+        self._maintenance_thread.close()
+
     def _without_path(self, reason: str | None) -> str | None:
         """``reason`` with the store's name in place of its path: remote readers must not see the path."""
         return reason and reason.replace(str(self.path), self.name)
@@ -314,8 +322,8 @@ class LiveStore(LiveQueries, Appendable):
         self.group_stats(group)
         sequences, lengths = self._live.group_documents(self._key(group))
         if not dry_run:
-            self._writer.remove(sequences.tolist())
-            self._writer.removed_text.note_deleted()
+            self.writer.remove(sequences.tolist())
+            self.writer.removed_text.note_deleted()
         return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
 
     def _follow(self, manifest: Manifest) -> bool:

@@ -71,9 +71,9 @@ class LiveWriter:
         """Keys of recent appends, guarded by ``_lock``."""
         self._next = state.next_sequence
         self._newest_time = state.newest_time
-        self._clock = StoreClock(state.newest_time)
-        if self._clock.behind:
-            LOG.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
+        self.clock = StoreClock(state.newest_time)
+        if self.clock.behind:
+            LOG.warning("%s: the clock is %.0f s behind the newest document", store, self.clock.behind)
         self.log = Log(log_folder(store), state.log, settings.durability, settings.interval)
         self._rewritten = 0  # size of the log after the last checkpoint
         if feed is not None:
@@ -83,7 +83,7 @@ class LiveWriter:
     @property
     def clock_behind(self) -> float:
         """See ``StoreClock.behind``."""
-        return self._clock.behind
+        return self.clock.behind
 
     @property
     def next_sequence(self) -> int:
@@ -97,7 +97,7 @@ class LiveWriter:
 
     def now(self) -> int:
         """The time that a document would get, in seconds."""
-        return self._clock.now()
+        return self.clock.now()
 
     def append(self, batch: AppendBatch, replaces: bool, key: bytes | None = None) -> Appended:
         """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
@@ -186,12 +186,12 @@ class LiveWriter:
         before."""
         with self._lock:
             self._next = max(self._next, sequence)
-            self._clock.set(max(self._newest_time, self._clock.now()))
+            self.clock.set(max(self._newest_time, self.clock.now()))
 
     def set_time(self, now: int) -> None:
         """Give documents the time of the store that leads. So this copy removes no document too early if it leads
         later."""
-        self._clock.set(now)
+        self.clock.set(now)
 
     @contextmanager
     def paused(self) -> Iterator[int]:
@@ -252,7 +252,7 @@ class LiveWriter:
     def _append(self, batch: AppendBatch, replaces: bool, key: bytes) -> KeyedAppend:
         """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
         removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
-        count, first, now = len(batch.lengths), self._next, self._clock.now()
+        count, first, now = len(batch.lengths), self._next, self.clock.now()
         sequences = np.arange(first, first + count, dtype=np.uint64)
         made = KeyedAppend(key, first, count, len(batch.tokens), len(removed), now)
         keys = [] if key == NO_KEY else [made]

@@ -69,7 +69,7 @@ class Member:
         self.lag_changes = self.differences = 0
         self._run, self._new_id = run or secrets.token_hex(8), new_id
         self._writer, self._feed, self._register = writer, feed, register
-        self._max_lag, self._on_lead, self._clock = max_lag, on_lead, clock
+        self.max_lag, self._on_lead, self._clock = max_lag, on_lead, clock
         self._compared = False
         self._intact = True  # False: it has to leave the copies in sync, and cannot write its new id
         self._left = False  # whether it took another id since it was compared last
@@ -96,7 +96,7 @@ class Member:
             if self._feed.leads:
                 self._keep_lead()
                 return None
-            self._read(READ_SECONDS if self._hears() else 0)
+            self.read(READ_SECONDS if self._hears() else 0)
             value = self.entry.value
             if self._leads_by_register():
                 self._begin()
@@ -127,7 +127,7 @@ class Member:
             Unavailable: it is not in sync, and ``accept_loss`` is not given; or another copy was faster.
         """
         with self._deciding:
-            self._read(0)
+            self.read(0)
             value = self.entry.value
             if self._feed.leads and self._leads_by_register():
                 return ""
@@ -155,12 +155,12 @@ class Member:
 
     def require_fresh(self) -> None:
         """Refuse a query. Raises Unavailable: this copy may lack acknowledged deletions."""
-        if self._max_lag is not None and (age := self._clock() - self._sure_at) > self._max_lag:
+        if self.max_lag is not None and (age := self._clock() - self._sure_at) > self.max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(
                 f"{self.name}: this copy is not known to be in sync {since}, and ",
                 Field("max_lag"),
-                f" is {self._max_lag:g} s; ask another one, or try again when it has caught up",
+                f" is {self.max_lag:g} s; ask another one, or try again when it has caught up",
             )
 
     def lag_seconds(self) -> float:
@@ -302,14 +302,14 @@ class Member:
         try:
             self._register.swap(self.entry.version, wanted)
         finally:
-            self._read(0)
+            self.read(0)
         if self._leads_by_register():
             self._begin()
 
     def _keep_lead(self) -> None:
         """As leader: see whether another one was chosen, and change which copies are in sync."""
         try:
-            self._read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
+            self.read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
         except SuffolkError:
             if self._clock() - self._read_at > LOST_SECONDS and self._feed.silent():
                 self._stop_leading(f"{self.name} has lost its copies and the register; another copy may lead")
@@ -332,7 +332,7 @@ class Member:
         try:
             self._register.swap(self.entry.version, replace(value, in_sync=tuple(sorted(wanted))))
         finally:
-            self._read(0)
+            self.read(0)
         if self._leads_by_register():
             self._require(self.entry.value.in_sync)
 
@@ -369,7 +369,7 @@ class Member:
         with self._role, self._writer.paused():
             self._feed.end(refusal)
 
-    def _read(self, age: float) -> None:
+    def read(self, age: float) -> None:
         """Read the register, unless it was read within ``age`` seconds."""
         begun = self._clock()
         if begun - self._read_at < age:

@@ -65,7 +65,7 @@ class ReplicatedStore(LiveStore):
                 path.name,
                 replica_id(path),
                 partial(new_replica_id, path),
-                self._writer,
+                self.writer,
                 self.feed,
                 register,
                 replicas.max_lag,
@@ -150,7 +150,7 @@ class ReplicatedStore(LiveStore):
 
     def now(self) -> int:
         """The time that a document would get, in seconds."""
-        return self._writer.now()
+        return self.writer.now()
 
     def before_close(self, call: Callable[[], None]) -> None:
         """Call ``call`` when the store is closed, before anything else."""
@@ -162,9 +162,9 @@ class ReplicatedStore(LiveStore):
         try:
             yield
         except NotFound:
-            self._await_copies(self._writer.next_sequence, reign)
+            self._await_copies(self.writer.next_sequence, reign)
             raise
-        self._await_copies(self._writer.next_sequence, reign)
+        self._await_copies(self.writer.next_sequence, reign)
 
     def _await_copies(self, position: int, reign: int) -> None:
         if not self.feed.acknowledge(position, reign):
@@ -173,7 +173,7 @@ class ReplicatedStore(LiveStore):
 
     def _note_groups(self) -> None:
         """Let bounds know the groups, in which only leaders evict."""
-        for page in live_pages(self._live, self._writer.next_sequence, grouped=True, tokens=False):
+        for page in live_pages(self._live, self.writer.next_sequence, grouped=True, tokens=False):
             self._bounds.add(page.groups.tolist())
 
 

@@ -187,7 +187,7 @@ def test_errors_cost_drafts_and_nothing_else(store: Datastore, tmp_path: Path, m
 
     host.step(core)
     with monkeypatch.context() as patch:
-        patch.setattr(core._drafter, "propose", fail)
+        patch.setattr(core.drafter, "propose", fail)
         for _ in range(10):
             assert host.step(core) == [[]] * 4
             core.draft_trees(host.contexts(), 4)
@@ -206,8 +206,8 @@ def test_an_error_while_requests_are_released_stays_inside(monkeypatch: pytest.M
     def fail(*arguments: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(core._drafter, "propose", fail)
-    monkeypatch.setattr(core._drafter, "release", fail)
+    monkeypatch.setattr(core.drafter, "propose", fail)
+    monkeypatch.setattr(core.drafter, "release", fail)
     assert host.step(core) == [[]] * 4
     assert core.stats()["failed RuntimeError"] > 1
 

@@ -51,7 +51,7 @@ def test_a_failure_leaves_the_hosts_chain(core: DraftCore, monkeypatch: pytest.M
     def fail(requests: object) -> None:
         raise MemoryError("no memory for drafts")
 
-    monkeypatch.setattr(core._drafter, "propose", fail)
+    monkeypatch.setattr(core.drafter, "propose", fail)
     for size in range(40, 50):
         assert draft(core, TEXT[:size], [1, 2]) == [1, 2]
     assert core.stats()["failed MemoryError"] == 3

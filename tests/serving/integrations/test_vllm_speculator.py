@@ -129,7 +129,7 @@ def test_a_fault_costs_drafts_only(runner: Runner, monkeypatch: pytest.MonkeyPat
     def fail(*arguments: object) -> None:
         raise MemoryError("no memory for drafts")
 
-    monkeypatch.setattr(runner.speculator._core._drafter, "propose", fail)
+    monkeypatch.setattr(runner.speculator._core.drafter, "propose", fail)
     for size in (30, 31):
         runner.step(size)
         runner.finish_search()

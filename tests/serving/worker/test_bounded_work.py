@@ -23,7 +23,7 @@ from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody
 from tests.support.http_requests import ask
 from tests.support.worker_server import calling, working
 
-PIECE = prompts._PIECE
+PIECE = prompts.PIECE
 
 
 class Counting:
@@ -33,7 +33,7 @@ class Counting:
         self._tokenizer, self.characters = tokenizer, 0
 
     def __call__(self, text: str, **more: Any) -> Any:
-        assert len(text) <= prompts._SHORT or prompts._LONG_TEXTS._lock.locked()
+        assert len(text) <= prompts.SHORT or prompts.LONG_TEXTS._lock.locked()
         self.characters += len(text)
         return self._tokenizer(text, **more)
 

@@ -28,14 +28,14 @@ FORMS = (
 )
 
 
-_SHORT = 1 << 11
+SHORT = 1 << 11
 """Characters of a text that is encoded without waiting: less than a millisecond."""
-_PIECE = 1 << 15
+PIECE = 1 << 15
 """Characters of a piece of a long text: some 20 ms."""
 _END = 8
 """Number of last tokens of a prompt on which the encoding of a continuation may depend."""
-_LONG_TEXTS = DutyCycle(0.5)
-"""Texts of more than ``_SHORT`` characters take turns."""
+LONG_TEXTS = DutyCycle(0.5)
+"""Texts of more than ``SHORT`` characters take turns."""
 
 
 class RejectedChat(InvalidArgument):
@@ -192,7 +192,7 @@ def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
 
 
 def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
-    with _LONG_TEXTS.work() if len(text) > _SHORT else nullcontext():
+    with LONG_TEXTS.work() if len(text) > SHORT else nullcontext():
         return list(tokenizer(text, add_special_tokens=special_tokens)["input_ids"])
 
 
@@ -202,11 +202,11 @@ def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     Cutting a text adds a few tokens to each piece. A text of ``most`` tokens or fewer is never refused, because it may have
     twice as many in pieces.
     """
-    if len(text) <= _PIECE:
+    if len(text) <= PIECE:
         return
     total = 0
-    for begin in range(0, len(text), _PIECE):
-        total += len(_encode(tokenizer, text[begin : begin + _PIECE], False))
+    for begin in range(0, len(text), PIECE):
+        total += len(_encode(tokenizer, text[begin : begin + PIECE], False))
         if total > 2 * most:
             raise PromptTooLong(
                 Field("the prompt"), f" is too long: this model's maximum context length is {most} tokens; shorten it"

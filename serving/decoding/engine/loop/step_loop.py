@@ -41,7 +41,7 @@ class StepLoop:
     """Decodes up to ``slots`` requests at once. Requests join and leave between steps. Not thread-safe.
 
     Attributes:
-        target, cache: the model, and the cache of all requests.
+        target, cache, passes: the model, the cache of all requests, and the model's passes over it.
         stats: counts and seconds since the start.
         running: the requests that run.
     """
@@ -73,8 +73,8 @@ class StepLoop:
             costs = measure(target, slots, passes=passes)
         # a copy: the planner corrects it
         self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs
-        self._passes = Passes(target, self.cache, passes, self._pool.layers, prepare_all=True, sample=sample_rows)
-        self._slots = Slots(self.cache, prefix_reuse, takes_lowest=self._passes.kind == "captured")
+        self.passes = Passes(target, self.cache, passes, self._pool.layers, prepare_all=True, sample=sample_rows)
+        self._slots = Slots(self.cache, prefix_reuse, takes_lowest=self.passes.kind == "captured")
         self._batch = StepBatch(self.cache, self._slots, self._pool, self._planner, self.stats)
         self._names = frozenset(drafters or {})
         self.running: list[Request] = []
@@ -187,13 +187,13 @@ class StepLoop:
         slots = [entry.request.slot for entry in entries]
         layouts, wanted = [entry.layout for entry in entries], [entry.wanted for entry in entries]
         with memory_guard(f"model {self.target.name}, {len(entries)} requests"):
-            self._passes.prepare(slots, layouts, wanted)
-            drafts = drafts_of(entries, self._pool) if self._passes.has_steps else None
+            self.passes.prepare(slots, layouts, wanted)
+            drafts = drafts_of(entries, self._pool) if self.passes.has_steps else None
             clock.lap("other")
             if drafts is None:
-                read, walks = self._passes.forward(slots, layouts, wanted), None
+                read, walks = self.passes.forward(slots, layouts, wanted), None
             else:
-                read, walks = self._passes.step(slots, layouts, wanted, drafts)
+                read, walks = self.passes.step(slots, layouts, wanted, drafts)
             if walks is None:
                 self.target.synchronize()
             clock.lap("forward")

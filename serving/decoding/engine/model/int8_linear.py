@@ -89,7 +89,7 @@ def compress(model: torch.nn.Module) -> int:
         )
         return 0
     # a copy of the layer, so that its int8 weights are freed if they are no faster
-    rows = _faster_rows(copy.copy(layers[0])) if layers else 0
+    rows = faster_rows(copy.copy(layers[0])) if layers else 0
     if not rows:
         return 0
     rounded = [Int8Linear.round(layer) for layer in layers]
@@ -131,7 +131,7 @@ def _rounding(model: torch.nn.Module) -> list[torch.nn.Linear]:
 
 
 @torch.inference_mode()
-def _faster_rows(linear: torch.nn.Linear) -> int:
+def faster_rows(linear: torch.nn.Linear) -> int:
     """The most rows for which int8 weights are faster; turns ``linear`` into an ``Int8Linear``."""
     found, layer = 0, Int8Linear.round(linear)
     for count in _TRIAL_ROWS:

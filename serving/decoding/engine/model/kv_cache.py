@@ -40,6 +40,7 @@ class KVCache:
         spare: a row of every layer that belongs to no slot.
         finite: whether NaN and infinity are written as 0. A pass of static shape multiplies stale rows by 0, which must give 0.
         layers: the transformers cache for the model's forward pass.
+        slabs: what is cached, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class KVCache:
         needed: dict[tuple[int, int], int] = {}
         for form in (form for shape in shapes for form in _forms(shape)):
             needed[form] = needed.get(form, 0) + 1
-        self._slabs = {
+        self.slabs = {
             form: torch.zeros((count, slots * capacity + 1, *form), dtype=dtype, device=device)
             for form, count in needed.items()
         }
-        free = {form: iter(slab) for form, slab in self._slabs.items()}
+        free = {form: iter(slab) for form, slab in self.slabs.items()}
         self._appending: list[SlabLayer] = []
         for number, shape in enumerate(shapes):
             if shape is not None:
@@ -86,7 +87,7 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         """Bytes of all slabs."""
-        return sum(slab.nbytes for slab in self._slabs.values())
+        return sum(slab.nbytes for slab in self.slabs.values())
 
     def place(self, rows: torch.Tensor) -> None:
         """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each row of the pass."""
@@ -118,14 +119,14 @@ class KVCache:
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
         """Copy rows of all layers, int64[n] on the cache's device; all are read before any is written."""
-        for slab in self._slabs.values():
+        for slab in self.slabs.values():
             slab[:, targets] = slab[:, sources]
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another, whose length becomes ``end``."""
         places = slice(source * self.capacity + begin, source * self.capacity + end)
         others = slice(target * self.capacity + begin, target * self.capacity + end)
-        for slab in self._slabs.values():
+        for slab in self.slabs.values():
             slab[:, others] = slab[:, places]
         self.lengths[target] = end
 

@@ -57,6 +57,7 @@ class Passes:
 
     Attributes:
         kind: the kind in use; ``uncompiled graph`` for graph passes that are not compiled.
+        special: the passes of that kind; None if they are packed.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Passes:
         require_states(target, kind, layers)
         self._target, self._cache, self._asked, self._layers = target, cache, kind, tuple(layers)
         self._sample = sample
-        self._special: SpecialPasses | None = None
+        self.special: SpecialPasses | None = None
         self.kind = "packed"
         self._left = self._ways(kind)
         self._take_next()
@@ -119,10 +120,10 @@ class Passes:
             self.kind, make = self._left.pop(0)
             problem = self._known_problem(self.kind) or _problem(self._target, make)
             if problem is None:
-                self._special = make(self._cache)
+                self.special = make(self._cache)
                 return
             self._refuse(self.kind, problem, self._next)
-        self._special, self.kind = None, "packed"
+        self.special, self.kind = None, "packed"
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
         """Capture the graph that ``forward`` with the same arguments needs, so that a clock does not measure it.
@@ -133,9 +134,9 @@ class Passes:
         self._prepare(lambda special: special.prepare(slots, layouts) if special.fits(layouts, wanted) else None)
 
     def _prepare(self, prepare: Callable[[SpecialPasses], None]) -> None:
-        while self._special is not None:
+        while self.special is not None:
             try:
-                prepare(self._special)
+                prepare(self.special)
                 return
             except RuntimeError as error:  # from CUDA, even if memory for the graph is lacking
                 self._refuse(self.kind, message_line(error), self._next)
@@ -143,21 +144,21 @@ class Passes:
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
         """As ``LanguageModel.forward``. The next pass may overwrite the result."""
-        if self._special is not None and self._special.fits(layouts, wanted):
-            return self._special.forward(slots, layouts, wanted)
+        if self.special is not None and self.special.fits(layouts, wanted):
+            return self.special.forward(slots, layouts, wanted)
         return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
 
     @property
     def has_steps(self) -> bool:
         """Whether ``step`` may end steps on the device."""
-        return isinstance(self._special, GraphPasses) and self._special.has_steps
+        return isinstance(self.special, GraphPasses) and self.special.has_steps
 
     def step(
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
     ) -> tuple[PassResult, Walks | None]:
         """As ``forward``, and the end of the step on the device (``GraphPasses.step``), or None if the pass is packed."""
-        if isinstance(self._special, GraphPasses) and self._special.fits(layouts, wanted):
-            return self._special.step(slots, layouts, wanted, drafts)
+        if isinstance(self.special, GraphPasses) and self.special.fits(layouts, wanted):
+            return self.special.step(slots, layouts, wanted, drafts)
         return self.forward(slots, layouts, wanted), None
 
     @property

@@ -65,7 +65,7 @@ def accelerate(model: torch.nn.Module, exact: bool = False) -> int:
         if type(layer) is torch.nn.Linear and fits_kernel(layer, any_size=exact):
             groups[layer.out_features, layer.in_features, layer.weight.dtype].append(layer)
     right = [layers for layers in groups.values() if _is_right(layers[0])]
-    rows = ALL_ROWS if exact else _faster_rows(right) if right else frozenset()
+    rows = ALL_ROWS if exact else faster_rows(right) if right else frozenset()
     chosen = [layer for layers in right for layer in layers] if rows else []
     many = exact or (bool(chosen) and _share(right, _MANY) < 1)
     for layer in chosen:
@@ -224,7 +224,7 @@ def _is_right(layer: torch.nn.Linear) -> bool:
 
 
 @torch.inference_mode()
-def _faster_rows(groups: list[list[torch.nn.Linear]]) -> frozenset[int]:
+def faster_rows(groups: list[list[torch.nn.Linear]]) -> frozenset[int]:
     """The numbers of rows for which all layers, grouped by shape, are to use the kernel."""
     shares = {count: _share(groups, count) for count, _ in _TRIALS}
     if min(shares.values()) >= 1:

@@ -42,13 +42,13 @@ class _Running:
 
 
 class Planner:
-    """Sizes trees by the cost model, the acceptance model and the budgets. Not thread-safe."""
+    """Sizes trees by the cost model, the acceptance model and the ``budgets``, by drafter. Not thread-safe."""
 
     def __init__(self, costs: CostModel) -> None:
         """``costs``: the costs of the target's passes; each pass corrects them."""
         self.costs = costs
         self._acceptance = AcceptanceModel()
-        self._budgets: dict[str, SpeculationBudget] = {}
+        self.budgets: dict[str, SpeculationBudget] = {}
         self._requests: dict[int, _Running] = {}
         self._passes_with_drafts = 0
         self._seconds: dict[tuple[int, float], tuple[float, float]] = {}  # of the present step
@@ -59,8 +59,8 @@ class Planner:
         ``mixes``: the drafter can skip its neural models. The models then have a budget of their own, apart from retrieval's.
         """
         share = REFILL / 2 if mixes else REFILL
-        budget = self._budgets.setdefault(drafter, SpeculationBudget(share))
-        models = self._budgets.setdefault(f"{drafter}: models", SpeculationBudget(share)) if mixes else None
+        budget = self.budgets.setdefault(drafter, SpeculationBudget(share))
+        models = self.budgets.setdefault(f"{drafter}: models", SpeculationBudget(share)) if mixes else None
         self._requests[request_id] = running = _Running(drafter, budget, models)
         for each in running.budgets:
             each.requests += 1
@@ -138,7 +138,7 @@ class Planner:
         self._seconds.clear()
         if seconds is not None:
             self.costs.update(rows, requests, context, seconds)
-        if paused := [budget for budget in self._budgets.values() if not budget.allows]:
+        if paused := [budget for budget in self.budgets.values() if not budget.allows]:
             token, row = self._plain_step(requests, context)
             for budget in paused:  # a busy machine may have made rows look slow
                 budget.trial = FEW_ROWS * row / token

@@ -134,7 +134,7 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
         lead(first)
         store.append([1])
         lead(second)
-        first.member._read(0)
+        first.member.read(0)
         first.member.tick(dict)
         with TextAppender(store) as appender:
             assert appender.add(np.array([2], np.int32))

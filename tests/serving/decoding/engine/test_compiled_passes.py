@@ -75,7 +75,7 @@ def _texts(target: Target, passes: str) -> list[list[int]]:
 def test_the_kernel_is_an_operator_in_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("suffolk.serving.decoding.engine.model.skinny_gemm._MIN_WEIGHTS", 1)
     monkeypatch.setattr(
-        "suffolk.serving.decoding.engine.model.skinny_gemm._faster_rows", lambda groups: frozenset({1, 2, 5, 7, 64})
+        "suffolk.serving.decoding.engine.model.skinny_gemm.faster_rows", lambda groups: frozenset({1, 2, 5, 7, 64})
     )
     target = Target.wrap(tiny_model(num_hidden_layers=1).to(torch.float32))
     assert any(isinstance(layer, SkinnyLinear) for layer in target.model.modules())

@@ -73,14 +73,14 @@ def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.Monk
     expected = alone(target, PROMPT, settings)
     drafter = Sure([*PROMPT, *expected])
     loop = eager_loop(target, {"sure": drafter}, slots=2)
-    forward = loop._passes.forward
+    forward = loop.passes.forward
 
     def small(slots: Any, layouts: Any, wanted: Any) -> Any:
         if any(1 < len(layout) < 10 for layout in layouts):  # a tree, and no prompt
             raise torch.OutOfMemoryError("out of memory")
         return forward(slots, layouts, wanted)
 
-    monkeypatch.setattr(loop._passes, "forward", small)
+    monkeypatch.setattr(loop.passes, "forward", small)
     request = Request(1, target, PROMPT, settings, "sure", 8)
     run(loop, request)
     assert request.generated == expected
@@ -109,13 +109,13 @@ def test_hidden_states_that_do_not_fit_are_their_drafter_s_loss(monkeypatch: pyt
     target, settings = Target.wrap(tiny_model()), SamplingSettings(8)
     expected = alone(target, PROMPT, settings)
     loop = eager_loop(target, {"reads": Reads([*PROMPT, *expected])})
-    forward = loop._passes.forward
+    forward = loop.passes.forward
 
     def large(slots: Any, layouts: Any, wanted: Any) -> Any:
         read = forward(slots, layouts, wanted)
         return replace(read, features=read.features.as_subclass(NoRoom))
 
-    monkeypatch.setattr(loop._passes, "forward", large)
+    monkeypatch.setattr(loop.passes, "forward", large)
     request = Request(1, target, PROMPT, settings, "reads", 8)
     run(loop, request)
     assert request.generated == expected

@@ -126,7 +126,7 @@ def run(
             assert isinstance(step, Step), step
             steps[request.number].append(step)
     loop.cache.lengths[:] = [request.length - 1 for request in requests]
-    special = loop._passes._special
+    special = loop.passes.special
     assert isinstance(special, Ways)
     return list(steps.values()), special, loop.cache
 

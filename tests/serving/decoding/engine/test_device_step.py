@@ -49,7 +49,7 @@ def caches(slots: int, capacity: int, seed: int) -> list[KVCache]:
     for cache in found:
         torch.manual_seed(seed)
         cache.lengths[:] = lengths
-        for slab in cache._slabs.values():
+        for slab in cache.slabs.values():
             slab.normal_()
     return found
 
@@ -151,7 +151,7 @@ def test_a_greedy_step_has_few_operations(monkeypatch: pytest.MonkeyPatch) -> No
             return lambda *args, **options: launched.append(grid)
 
     monkeypatch.setattr(device_step.kernels(), "walk_kernel", Kernel())
-    assert len(cache._slabs) == 1
+    assert len(cache.slabs) == 1
     assert operations(lambda: ends.step._compute(logits, 0)) == {"index": 1, "index_put_": 1}
     assert launched == [(8,)]
 

@@ -27,7 +27,7 @@ DTYPES = [dtype for dtype, element in kernel.ELEMENTS.items() if kernel._native.
 def eager(monkeypatch):
     """Make tiny layers use the kernel for up to 8 rows, independent of timings."""
     monkeypatch.setattr(kernel, "_MIN_WEIGHTS", 1)
-    monkeypatch.setattr(layers, "_faster_rows", lambda layer: 8)
+    monkeypatch.setattr(layers, "faster_rows", lambda layer: 8)
 
 
 def some(count: int, size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -109,7 +109,7 @@ def test_what_is_not_plain_finite_or_faster_is_left_alone(eager, monkeypatch):
     with torch.inference_mode():
         assert torch.equal(broken(rows), plain(rows)) is torch.equal(plain(rows), plain(rows))
         assert torch.equal(broken(rows)[:, 3:], plain(rows)[:, 3:])
-    monkeypatch.setattr(layers, "_faster_rows", lambda layer: 0)
+    monkeypatch.setattr(layers, "faster_rows", lambda layer: 0)
     slow = torch.nn.Linear(70, 50)
     assert compress(slow) == 0
     assert compressed(slow) is slow
@@ -131,7 +131,7 @@ def test_the_measurement_decides(monkeypatch, rounded, rows):
     monkeypatch.setattr(
         layers, "seconds", lambda product, x, *rest: 1.0 if product is not skinny_gemm else rounded.get(len(x), 0.5)
     )
-    assert layers._faster_rows(torch.nn.Linear(70, 50)) == rows
+    assert layers.faster_rows(torch.nn.Linear(70, 50)) == rows
 
 
 def test_costs_of_a_compressed_model_are_others(eager):

@@ -123,7 +123,7 @@ def test_a_forked_child_computes_the_same():
 def eager(monkeypatch):
     """Make tiny layers use the kernel, independent of timings."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
-    monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset(range(1, MOST_ROWS + 1)))
+    monkeypatch.setattr(layers, "faster_rows", lambda layers: frozenset(range(1, MOST_ROWS + 1)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -187,13 +187,13 @@ def test_layers_that_are_not_plain_are_left_alone(eager):
 
 
 def test_small_layers_and_wrong_sums_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset({1}))
+    monkeypatch.setattr(layers, "faster_rows", lambda layers: frozenset({1}))
     assert accelerate(torch.nn.Linear(16, 16)) == 0
     large = torch.nn.Linear(512, 512)
     monkeypatch.setattr(layers, "skinny_gemm", lambda x, w, b: F.linear(x, w, b) + 0.01)
     assert accelerate(large) == 0
     monkeypatch.undo()
-    monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset({1}))
+    monkeypatch.setattr(layers, "faster_rows", lambda layers: frozenset({1}))
     assert accelerate(large) == 1
 
 
@@ -211,7 +211,7 @@ def test_small_layers_and_wrong_sums_are_left_to_torch(monkeypatch):
 )
 def test_the_measurement_decides(monkeypatch, kernel, rows):
     monkeypatch.setattr(layers, "seconds", lambda linear, x, w: 1.0 if linear is F.linear else kernel[len(x)])
-    assert layers._faster_rows([[torch.nn.Linear(16, 16)]]) == frozenset(rows)
+    assert layers.faster_rows([[torch.nn.Linear(16, 16)]]) == frozenset(rows)
 
 
 @pytest.mark.parametrize("paused", [F.linear, skinny_gemm])
@@ -232,8 +232,8 @@ def test_one_decision_for_all_layers(monkeypatch):
 
     monkeypatch.setattr(layers, "seconds", seconds)
     small, large = [torch.nn.Linear(16, 16)] * 4, [torch.nn.Linear(16, 1000)] * 2
-    assert layers._faster_rows([small]) == frozenset()
-    assert layers._faster_rows([small, large]) == frozenset(range(1, MOST_ROWS + 1))
+    assert layers.faster_rows([small]) == frozenset()
+    assert layers.faster_rows([small, large]) == frozenset(range(1, MOST_ROWS + 1))
 
 
 def test_trials_cover_all_numbers_of_rows_and_large_layers_by_pieces():
@@ -275,6 +275,6 @@ def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
 def test_a_deep_model_in_bf16_is_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's results do not depend on the number of rows. So only the attention of a tree rounds differently."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
-    monkeypatch.setattr(layers, "_faster_rows", lambda groups: frozenset(range(1, MOST_ROWS + 1)))
+    monkeypatch.setattr(layers, "faster_rows", lambda groups: frozenset(range(1, MOST_ROWS + 1)))
     model = tiny_model(num_hidden_layers=30, num_key_value_heads=2, hidden_size=256, intermediate_size=256)
     Target.wrap(model.to(torch.bfloat16))

@@ -39,7 +39,7 @@ def test_static_passes_equal_packed_ones(family: str) -> None:
     target = Target.wrap(tiny_model(family))
     caches = [target.new_cache(5, 60) for _ in range(2)]
     ways = [Passes(target, cache, kind) for cache, kind in zip(caches, ("packed", "captured"), strict=True)]
-    assert [way._special is None for way in ways] == [True, False]
+    assert [way.special is None for way in ways] == [True, False]
     slots = [3, 0, 1]
     for cache in caches:
         for slot, length in zip(slots, (20, 1, 9), strict=True):
@@ -169,7 +169,7 @@ def test_buckets_are_powers_of_two_or_the_caches_own_sizes() -> None:
 
 def test_on_a_cpu_passes_are_packed_if_nobody_asks_otherwise() -> None:
     target = Target.wrap(tiny_model())
-    assert Passes(target, target.new_cache(1, 8))._special is None
+    assert Passes(target, target.new_cache(1, 8)).special is None
     with pytest.raises(InvalidArgument, match="passes is 'fast'.*; it must be one of auto, packed, captured"):
         Passes(target, target.new_cache(1, 8), "fast")
 
@@ -196,7 +196,7 @@ def test_a_capture_that_fails_later_leaves_packed_passes(
     for kind in ("captured", "auto"):
         passes = Passes(target, target.new_cache(1, 8), "captured")
         passes._asked = kind
-        monkeypatch.setattr(passes._special.__class__, "prepare", fail)
+        monkeypatch.setattr(passes.special.__class__, "prepare", fail)
         if kind == "captured":
             with pytest.raises(Unsupported, match="not permitted when stream is capturing"):
                 passes.prepare([0], layouts, [1])
@@ -205,4 +205,4 @@ def test_a_capture_that_fails_later_leaves_packed_passes(
         passes.prepare([0], layouts, [1])
     assert "using packed ones" in caplog.text
     assert passes.forward([0], layouts, [1]).logits.shape == (1, VOCAB)
-    assert passes._special is None
+    assert passes.special is None

@@ -19,9 +19,9 @@ from tests.support.waiting import HANG, until
 
 def test_appends_beside_a_trim_stay_in_the_log(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = without_keeper(open_store())
-    writer, stats = store._writer, store._writer.index.stats()
+    writer, stats = store.writer, store.writer.index.stats()
     assert stats["oldest_sequence"] == 0
-    monkeypatch.setattr(writer.log, "_file_bytes", 100)
+    monkeypatch.setattr(writer.log, "file_bytes", 100)
 
     class Interrupted:
         """The index; other threads append between its answer and the next step."""
@@ -51,7 +51,7 @@ def test_a_generation_that_cannot_be_taken_up_is_not_published_again(
         for _ in range(2):
             with pytest.raises(Unavailable):
                 store.flush()
-    assert store._writer.unpublished_tokens == 0
+    assert store.writer.unpublished_tokens == 0
     store.append([4], group="g")
     assert store.flush() is None
     assert store.lookup([1, 2]) == (2, 1)
@@ -62,17 +62,17 @@ def test_memory_is_bounded_while_nothing_can_be_published(open_store: OpenStore)
     store = without_keeper(open_store(ttl_seconds=60, max_tokens=100))
     store.append([1] * 20)
     store.flush()
-    store._writer._clock._offset += 80  # the published segment is due
+    store.writer.clock._offset += 80  # the published segment is due
     with writer_lock(store.path):
         for number in range(30):
             store.append([number] * 10)
             with pytest.raises(Unavailable):
-                store._maintenance.work()
+                store.maintenance.work()
             assert store.stats().tokens <= 100
         store.append([30] * 100)
-        store._maintenance.relieve()
+        store.maintenance.relieve()
         assert store.stats().tokens <= 100
-    store._maintenance.work()
+    store.maintenance.work()
     assert store.stats().tokens + store.stats().published_tokens <= 100
 
 
@@ -82,9 +82,9 @@ def test_a_checkpoint_is_made_while_nothing_can_be_published(
     store = without_keeper(open_store(flush_tokens=5))
     store.append([1] * 10)
     called: list[bool] = []
-    monkeypatch.setattr(store._writer, "checkpoint", lambda: called.append(True))
+    monkeypatch.setattr(store.writer, "checkpoint", lambda: called.append(True))
     with writer_lock(store.path), pytest.raises(Unavailable):
-        store._maintenance.work()
+        store.maintenance.work()
     assert called
 
 
@@ -97,22 +97,22 @@ def test_a_deletion_by_another_process_is_served_during_a_checkpoint(
     store.flush()
     store.append([1], group="g")
     entered, release = threading.Event(), threading.Event()
-    checkpoint = store._writer.log.checkpoint
+    checkpoint = store.writer.log.checkpoint
 
     def slow(*arguments: object) -> None:
         entered.set()
         assert release.wait(HANG)
         checkpoint(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store._writer.log, "checkpoint", slow)
-    forced = store._writer.checkpoint
-    monkeypatch.setattr(store._writer, "checkpoint", lambda: forced(force=True))
-    work = threading.Thread(target=store._maintenance.work)
+    monkeypatch.setattr(store.writer.log, "checkpoint", slow)
+    forced = store.writer.checkpoint
+    monkeypatch.setattr(store.writer, "checkpoint", lambda: forced(force=True))
+    work = threading.Thread(target=store.maintenance.work)
     work.start()
     assert entered.wait(HANG)
     delete(store.path, ["x"], [])
     until(lambda: store.lookup([5, 6]) == (0, 0))
-    store._writer.trim()
+    store.writer.trim()
     release.set()
     work.join()
     assert first_tokens(store) == first_tokens(open_store()) == [8, 1]
@@ -129,7 +129,7 @@ def test_groups_in_use_stay_after_a_restart(open_store: OpenStore) -> None:
     store = without_keeper(open_store(evict="use", max_tokens=1000))
     store.lookup([1], group="a")
     store.append([19], group="t")
-    store._maintenance.work()
+    store.maintenance.work()
     assert groups(store) == ["a", *"defghijklmnopqrst", "t"]
 
 
@@ -141,14 +141,14 @@ def test_only_groups_with_documents_are_remembered(open_store: OpenStore) -> Non
     assert len(store._bounds._used) == 5
     for number in range(3):
         store.delete(group=f"{number}")
-    store._maintenance.work()
+    store.maintenance.work()
     assert len(store._bounds._used) == 2
 
 
 def test_any_error_is_kept_and_work_is_tried_again_later(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maintenance, now = without_keeper(open_store())._maintenance, [0.0]
+    maintenance, now = without_keeper(open_store()).maintenance, [0.0]
     worked, relieved = list[float](), list[float]()
 
     def work() -> None:

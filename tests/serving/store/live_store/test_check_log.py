@@ -155,14 +155,14 @@ def test_a_record_that_is_finished_during_the_check_is_no_damage(path: Path, mon
 
 def test_a_log_is_sound_at_every_moment_of_its_writing(open_store: OpenStore) -> None:
     store = open_store()
-    store._maintenance_thread.close()
-    store._writer.log._file_bytes = 400
+    store.stop_maintenance()
+    store.writer.log.file_bytes = 400
 
     def change() -> None:
         for number in range(1, 600):
             store.append([number % 40] * (1 + number % 30), group=f"{number % 3}", replace=number % 2 == 0)
             if number % 20 == 0:
-                store._writer.checkpoint(force=True)
+                store.scrub()
             if number % 90 == 0:
                 store.append([1])
                 store.flush()

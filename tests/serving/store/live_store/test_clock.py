@@ -31,7 +31,7 @@ def opened(open_store: OpenStore) -> LiveStore:
 
 
 def times(store: LiveStore) -> list[int]:
-    return [int(time) for page in live_pages(store._writer.index, 100) for time in page.times]
+    return [int(time) for page in live_pages(store.writer.index, 100) for time in page.times]
 
 
 def test_a_clock_is_read_once() -> None:
@@ -49,11 +49,11 @@ def test_a_jump_changes_nothing_while_the_store_is_open(open_store: OpenStore, c
     store.append([1])
     clocks.wall += jump
     store.append([2])
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == [1, 2]
     assert times(store) == [10**9, 10**9]
     clocks.advance(HOUR + 1)
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == []
 
 
@@ -69,11 +69,11 @@ def test_nothing_is_lost_when_the_clock_jumps_back(open_store: OpenStore, clocks
     store = opened(open_store)
     assert store.stats().clock_behind_seconds == DAY
     store.append([2])
-    store._maintenance.work()
+    store.maintenance.work()
     assert times(store)[-1] == 10**9
     assert first_tokens(store) == [1, 2]
     clocks.advance(HOUR + HOUR // 8 + 1)  # they expire in their time
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == []
 
 
@@ -86,10 +86,10 @@ def test_old_documents_go_when_the_clock_jumps_forwards(open_store: OpenStore, c
     clocks.wall += DAY
     store = opened(open_store)
     store.append([2])
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == [2]
     clocks.wall -= DAY  # corrected: the store's time goes on from its newest document
     store = opened(open_store)
     store.append([3])
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == [2, 3]

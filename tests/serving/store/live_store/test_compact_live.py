@@ -32,8 +32,8 @@ def test_compacted_live_documents_still_expire(
     make_store(path, [[[40, 1]], [[41, 1]]], vocab_size=VOCABULARY).close()
     with LiveStore(path, LiveSettings(ttl_seconds=TTL, durability="none")) as store:
         without_keeper(store)
-        start = time = store._writer.now()
-        monkeypatch.setattr(store._writer._clock, "now", lambda: time)
+        start = time = store.writer.now()
+        monkeypatch.setattr(store.writer.clock, "now", lambda: time)
         for number in range(4):
             store.append_batch([Document(f"{number}", {}, np.array([number])), Document("x", {}, np.array([9]))])
             store.flush()
@@ -51,7 +51,7 @@ def test_compacted_live_documents_still_expire(
         assert times == [None, *(start + 20 * number for number in range(4)), None]
         for gone in range(1, 5):
             time = start + TTL + 20 * (gone - 1) + 1
-            store._maintenance.work()
+            store.maintenance.work()
             assert first_tokens(store) == [40, 41, *range(gone, 4), 42, 43]
     assert not compact(path, segments=2, threads=1).changed
     assert first_tokens_of(path) == [40, 41, 42, 43]

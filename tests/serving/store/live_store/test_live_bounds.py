@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
-from suffolk.datastore.manifest import writer_lock
+from suffolk.datastore.manifest import read_manifest, writer_lock
 from suffolk.serving.store.live_store.publish import live_segments
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore
@@ -25,7 +25,7 @@ def first_tokens(store: LiveStore) -> list[int]:
 
 def without_keeper(store: LiveStore) -> LiveStore:
     """The store without its thread; tests call ``_maintenance.work``."""
-    store._maintenance_thread.close()
+    store.stop_maintenance()
     return store
 
 
@@ -34,7 +34,7 @@ def test_the_oldest_documents_go_first(open_store: OpenStore, reopen: bool) -> N
     store = without_keeper(open_store(max_tokens=160))
     for number in range(30):
         store.append([number] * 10)
-        store._maintenance.work()
+        store.maintenance.work()
         assert store.stats().tokens <= 160
     if reopen:
         expected = first_tokens(store)
@@ -49,8 +49,8 @@ def test_a_bound_in_bytes_holds(open_store: OpenStore) -> None:
     store = without_keeper(open_store(max_bytes=50_000))
     for number in range(40):
         store.append_batch([Document(None, {}, np.full(1000, number, np.uint32))])
-        store._maintenance.work()
-    store._writer.index.settle()
+        store.maintenance.work()
+    store.writer.index.settle()
     assert store.stats().bytes <= 50_000
     assert store.stats().tokens >= 1000
     assert store.stats().evicted_tokens >= 30_000
@@ -63,7 +63,7 @@ def test_groups_that_are_not_used_go_first(open_store: OpenStore) -> None:
     store.lookup([0], group="group 0")
     store.draft([1], group="group 1")
     store.append([2], group="group 2")
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 2]
 
 
@@ -80,11 +80,11 @@ def test_a_full_group_loses_its_oldest_documents(open_store: OpenStore) -> None:
 
 def test_old_documents_go(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = without_keeper(open_store(ttl_seconds=60))
-    now = store._writer.now()
+    now = store.writer.now()
     for token, passed in ((1, 0), (2, 30), (3, 80)):
-        monkeypatch.setattr(store._writer._clock, "now", lambda passed=passed: now + passed)
+        monkeypatch.setattr(store.writer.clock, "now", lambda passed=passed: now + passed)
         store.append([token], group="g" if token == 2 else None)
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == [2, 3]
 
 
@@ -97,7 +97,7 @@ def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None
         store.flush()
         if number == 2:
             store.delete(["x"])
-        store._maintenance.work()
+        store.maintenance.work()
     stats = store.stats()
     assert stats.tokens + stats.published_tokens <= 100
     assert (stats.evicted_documents, stats.evicted_tokens) == (2, 40)
@@ -113,7 +113,7 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
     store.flush()
     for number in range(1, 16):
         store.append([number] * 20)
-    store._maintenance.work()
+    store.maintenance.work()
     left = first_tokens(store)
     assert left == list(range(16 - len(left), 16))
     assert 80 <= store.stats().tokens + store.stats().published_tokens <= 100
@@ -121,24 +121,23 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
 
 def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = without_keeper(open_store(ttl_seconds=60, max_tokens=100))
-    now = store._writer.now()
-    monkeypatch.setattr(store._writer._clock, "now", lambda: now)
+    now = store.writer.now()
+    monkeypatch.setattr(store.writer.clock, "now", lambda: now)
     store.append([1, 2, 3], id="a")
     store.flush()
     now += 80
     for _ in range(2):
-        store._maintenance.work()
+        store.maintenance.work()
         assert store.lookup([1, 2]) == (0, 0)
         assert (store.generation, store.stats().published_documents) == (2, 0)
     assert first_tokens(open_store()) == []
     store = without_keeper(open_store(ttl_seconds=60))
-    monkeypatch.setattr(store._writer._clock, "now", lambda: now)
+    monkeypatch.setattr(store.writer.clock, "now", lambda: now)
     store.append([4, 5])
     store.flush()
-    store._maintenance.work()
+    store.maintenance.work()
     assert first_tokens(store) == [4]
-    assert store._files.datastore is not None
-    assert len(store._files.datastore.manifest.files()) == 1
+    assert len(read_manifest(store.path).files()) == 1
     assert first_tokens(open_store()) == [4]
 
 
@@ -147,17 +146,16 @@ def test_no_document_outlives_its_time_by_much(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, flushes: int
 ) -> None:
     store = without_keeper(open_store(ttl_seconds=80))
-    start = time = store._writer.now()
-    monkeypatch.setattr(store._writer._clock, "now", lambda: time)
+    start = time = store.writer.now()
+    monkeypatch.setattr(store.writer.clock, "now", lambda: time)
     for number in range(40):
         store.append([number] * 5)
         if number % (40 // flushes) == 40 // flushes - 1:
             store.flush()
         time += 2
-    assert store._files.datastore is not None
-    assert len(live_segments(store._files.datastore.manifest)) <= 25
+    assert len(live_segments(read_manifest(store.path))) <= 25
     for time in range(start + 80, start + 180):
-        store._maintenance.work()
+        store.maintenance.work()
         ages = [time - start - 2 * token for token in first_tokens(store)]
         assert max(ages, default=0) <= 80 + 80 // 8
     assert first_tokens(store) == []
@@ -165,12 +163,12 @@ def test_no_document_outlives_its_time_by_much(
 
 def test_facts_for_remote_readers_name_no_path(open_store: OpenStore) -> None:
     store = without_keeper(open_store())
-    store._writer.log._fail("it cannot be flushed")
-    store._maintenance.error = f"another process is writing to {store.path}; wait"
+    store.writer.log.fail("it cannot be flushed")
+    store.maintenance.error = f"another process is writing to {store.path}; wait"
     stats = store.stats()
     assert stats.background_error == "another process is writing to store; wait"
     assert str(stats.log_failure).startswith("store/live/log/")
-    store._writer.log._failure = None
+    store.writer.log._failure = None
 
 
 def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
@@ -180,7 +178,7 @@ def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
         for number in range(5):
             store.append([number] * 9)
             store.flush()
-            store._maintenance.work()
+            store.maintenance.work()
         assert first_tokens(store) == [1, 3, 4]
 
 
@@ -188,10 +186,10 @@ def test_large_stores_publish_by_themselves(open_store: OpenStore) -> None:
     store = without_keeper(open_store(flush_tokens=100))
     store.append([1] * 99)
     store.append([2] * 99, group="g")
-    store._maintenance.work()
+    store.maintenance.work()
     assert store.generation == 0
     store.append([3])
-    store._maintenance.work()
+    store.maintenance.work()
     assert store.generation == 1
     assert (store.stats().published_tokens, store.stats().tokens) == (100, 99)
 

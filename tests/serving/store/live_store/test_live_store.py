@@ -55,7 +55,7 @@ def test_it_is_found_after_the_store_is_opened_again(open_store: OpenStore) -> N
         assert held(store) == [*before, [7, 8, len(before)]]
         assert store.group_stats("g").documents == len(before) + 1
         assert store.append([1]).sequence == appended.sequence + 1
-        store._writer.remove([appended.sequence + 1])
+        store.writer.remove([appended.sequence + 1])
         assert held(open_store()) == [*before, [7, 8, len(before)]]
 
 
@@ -190,7 +190,7 @@ def test_a_checkpoint_keeps_what_is_left(open_store: OpenStore) -> None:
         store.append([1, number], group="a", replace=True)
         store.append([2, number], group=f"b{number % 3}")
     before, size = held(store), store.stats().log_bytes
-    assert store._writer.checkpoint(force=True)
+    assert store.writer.checkpoint(force=True)
     assert store.stats().log_bytes < size
     store.append([3], group="c")
     store.append([4], group="a", replace=True)

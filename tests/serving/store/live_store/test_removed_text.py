@@ -77,8 +77,8 @@ def test_text_that_was_published_before_it_was_deleted_leaves_the_log(open_store
 def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     time = [0.0]
     store = open_store(max_tokens=100, max_group_tokens=50)
-    store._maintenance_thread.close()
-    monkeypatch.setattr(store._writer.removed_text, "_steady", lambda: time[0])
+    store.stop_maintenance()
+    monkeypatch.setattr(store.writer.removed_text, "_steady", lambda: time[0])
     for change in (
         lambda: store.append([2], group="g", replace=True),
         lambda: [store.append([3] * 10, group="g") for _ in range(6)],
@@ -88,21 +88,21 @@ def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, m
         change()
         for seconds in (1.0, times.REPLACED_SECONDS - 2.0):
             time[0] += seconds
-            store._maintenance.work()
+            store.maintenance.work()
             assert holds(store)
         time[0] += 2.0
-        store._maintenance.work()
+        store.maintenance.work()
         assert not holds(store)
         files = sorted(log_folder(store.path).iterdir())
         time[0] += 2 * times.REPLACED_SECONDS
-        store._maintenance.work()
+        store.maintenance.work()
         assert sorted(log_folder(store.path).iterdir()) == files  # nothing was removed since
 
 
 @pytest.mark.usefixtures("soon")
 def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenStore) -> None:
     store = open_store()
-    store._maintenance_thread.close()
+    store.stop_maintenance()
     append_secret(store, "g")
     store.delete(group="g")
     assert holds(store)
@@ -112,13 +112,13 @@ def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenSto
     store = open_store()
     files = sorted(log_folder(store.path).iterdir())
     store.append([8])
-    store._maintenance.work()
+    store.maintenance.work()
     assert sorted(log_folder(store.path).iterdir())[:-1] == files  # there is nothing to remove
 
 
 def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store()
-    store._maintenance_thread.close()
+    store.stop_maintenance()
     append_secret(store)
     store.delete(ids=["secret"])
 
@@ -126,11 +126,11 @@ def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(store._writer.log, "checkpoint", fails)
+        patched.setattr(store.writer.log, "checkpoint", fails)
         with pytest.raises(MemoryError):
             store.scrub()
     assert holds(store)
-    store._maintenance.work()
+    store.maintenance.work()
     assert not holds(store)
 
 

@@ -83,7 +83,7 @@ def test_a_store_on_read_only_storage(
 
 def test_snapshots_during_changes_hold_all_that_was_acknowledged(open_store: OpenStore, tmp_path: Path) -> None:
     store = open_store()
-    store._writer.log._file_bytes = 2000
+    store.writer.log.file_bytes = 2000
     acknowledged, stop = [0], threading.Event()
 
     def change() -> None:
@@ -92,7 +92,7 @@ def test_snapshots_during_changes_hold_all_that_was_acknowledged(open_store: Ope
             acknowledged[0] += 1
             if acknowledged[0] % 150 == 0:
                 with suppress(Unavailable):  # a snapshot begins at this moment
-                    store._writer.checkpoint(force=True) if acknowledged[0] % 450 == 0 else store.flush()
+                    store.scrub() if acknowledged[0] % 450 == 0 else store.flush()
             if acknowledged[0] >= 2400:
                 return
 

@@ -40,7 +40,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def made(open_store: OpenStore) -> LiveStore:
     store = open_store(durability="always")
-    store._maintenance_thread.close()
+    store.stop_maintenance()
     store.append([1, 2, 3])
     return store
 
@@ -54,7 +54,7 @@ def test_an_append_is_synced_before_its_answer(open_store: OpenStore, steps: lis
 
 def test_a_new_file_is_on_disk_before_its_first_record(open_store: OpenStore, steps: list[str]) -> None:
     store = made(open_store)
-    store._writer.log._file_bytes = 1
+    store.writer.log.file_bytes = 1
     steps.clear()
     store.append([4])
     assert steps == ["fdatasync 1.log", "write 2.log", "fsync 2.log", "fsync log", "write 2.log", "fdatasync 2.log"]
@@ -63,7 +63,7 @@ def test_a_new_file_is_on_disk_before_its_first_record(open_store: OpenStore, st
 def test_a_checkpoint_is_on_disk_before_it_replaces_files(open_store: OpenStore, steps: list[str]) -> None:
     store = made(open_store)
     steps.clear()
-    store._writer.checkpoint(force=True)
+    store.scrub()
     assert steps[-4:] == ["fsync 1.checkpoint.tmp", "rename 1.checkpoint", "fsync log", "unlink 1.log"]
 
 

@@ -61,9 +61,9 @@ def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicatedS
     following = Following(leader, follower)
     leader.member.tick(dict)
     [page] = live_pages(follower._live, 1 << 60)
-    follower._writer.clear()
+    follower.writer.clear()
     [record] = records_of(encode(replace(page, tokens=np.array([1, 3], np.uint16))))
-    follower._writer.repeat(record)
+    follower.writer.repeat(record)
     with pytest.raises(Unavailable, match="y has other documents than its leader, and is filled again"):
         following.receive()
     assert follower.member.differences == 1

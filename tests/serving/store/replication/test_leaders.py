@@ -68,7 +68,7 @@ def test_a_copy_in_sync_leads_and_another_one_only_at_a_loss(
         leader.append([2])
     assert follower.member.lead(accept_loss=False) == ""
     assert follower.status().leads
-    leader.member._read(0)
+    leader.member.read(0)
     leader.member.tick(dict)
     with pytest.raises(Unavailable, match="x is led by another copy since epoch 2; nothing is changed"):
         leader.append([3])
@@ -193,7 +193,7 @@ def test_a_leader_with_a_full_disk_lets_another_one_lead(
     leader.member.tick(dict)
     assert not leader.status().leads
     following.close()
-    follower.member._read(0)
+    follower.member.read(0)
     follower.member.tick(lambda: {leader.status().id: leader.status()})
     assert follower.status().leads
 

@@ -36,10 +36,10 @@ def test_a_copy_with_a_wrong_clock_removes_nothing_too_early(tmp_path: Path) -> 
     with make_replica(tmp_path / "x", settings) as leader, make_replica(tmp_path / "y", settings) as follower:
         lead(leader)
         leader.append([1])
-        follower._writer.set_time(leader.now() + 7200)
+        follower.writer.set_time(leader.now() + 7200)
         Following(leader, follower).close()
         lead(follower)
-        follower._maintenance.work()
+        follower.maintenance.work()
         assert contents(follower) == contents(leader) == [(None, [1])]
 
 
@@ -65,14 +65,14 @@ def test_a_copy_that_is_cut_off_refuses_queries(pair: tuple[ReplicatedStore, Rep
     leader.append([1, 2], id="a")
     following = Following(leader, follower)
     leader.member.tick(dict)
-    follower.member._read(0)
-    follower.member._max_lag = 5.0
+    follower.member.read(0)
+    follower.member.max_lag = 5.0
     assert follower.lookup([1]).count == 1
     follower.member._sure_at -= 6
     for ask in (lambda: follower.lookup([1]), lambda: follower.occurrences([1]), lambda: follower.get("a")):
         with pytest.raises(Unavailable, match="not known to be in sync for 6.0 s, and max_lag is 5 s; ask another one"):
             ask()
-    follower.member._max_lag = None
+    follower.member.max_lag = None
     assert follower.lookup([1]).count == 1
     following.close()
 

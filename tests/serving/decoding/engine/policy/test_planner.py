@@ -45,7 +45,7 @@ def planner_of(costs: CostModel, requests: int = 1, balance: float = 40.0, draft
     planner = Planner(costs)
     for number in range(requests):
         planner.open(number, drafter)
-    budget = planner._budgets[drafter]
+    budget = planner.budgets[drafter]
     budget.add(balance - budget.balance)
     return planner
 
@@ -138,7 +138,7 @@ def test_beside_a_prompt_a_node_has_its_measured_cost() -> None:
     planner.size_trees(candidates, 8, 72, 0.0)
     assert sum(each.verified for each in candidates) == 0
     planner.record([candidate(0, np.ones(16), verified=16)], 8, 88, 0.0, None)
-    assert planner._budgets["one"].balance == pytest.approx(40.0 - 16 * 6.25 / 8, rel=0.01)
+    assert planner.budgets["one"].balance == pytest.approx(40.0 - 16 * 6.25 / 8, rel=0.01)
 
 
 def test_at_least_half_of_the_measured_cost_of_a_row_is_booked() -> None:
@@ -148,7 +148,7 @@ def test_at_least_half_of_the_measured_cost_of_a_row_is_booked() -> None:
         costs.update(size, 1, 0.0, 1.0)
     planner = planner_of(costs, balance=10.0)
     planner.record([candidate(0, np.ones(1), verified=1)], 1, 2, 0.0, 1.0)
-    assert planner._budgets["one"].balance == pytest.approx(10.0 - 0.1, abs=0.005)
+    assert planner.budgets["one"].balance == pytest.approx(10.0 - 0.1, abs=0.005)
 
 
 def test_a_pass_risks_a_share_of_the_budget() -> None:
@@ -156,7 +156,7 @@ def test_a_pass_risks_a_share_of_the_budget() -> None:
     sizes = []
     for _ in range(4):
         sizes.append(chosen(planner, np.full(40, 0.99)))
-        planner._budgets["one"].add(0.5)
+        planner.budgets["one"].add(0.5)
     assert sizes == [5, 15, 25, 35]
 
 
@@ -304,7 +304,7 @@ def test_a_drafter_that_becomes_useful_is_taken_up_again() -> None:
 def test_a_paused_drafter_needs_what_a_small_tree_costs_now() -> None:
     planner = planner_of(costs_of("linear"))
     chosen(planner, np.full(64, 0.01))  # a tree of eight nodes costs eight tokens
-    budget = planner._budgets["one"]
+    budget = planner.budgets["one"]
     budget.add(-41.0)
     for rows in (1, 9) * 200:  # the machine was busy: other programs made rows look dear
         planner.record([], 1, rows, CONTEXT, 10.0 + 0.1 * rows)
@@ -383,7 +383,7 @@ def test_the_budget_of_a_draft_follows_costs_and_gains() -> None:
     first = planner.draft_budget(0, 1, 0.0)
     assert (first.token_seconds, first.row_seconds, first.speedup) == (2.0, 0.25, 1.0)
     assert first.least_score == 0.125
-    planner._budgets["one"].add(8.0)
+    planner.budgets["one"].add(8.0)
     assert planner.draft_budget(0, 1, 0.0).model_seconds == pytest.approx(first.model_seconds + 2 * 0.25 * 8)
     for _ in range(40):
         draft = candidate(0, np.ones(3), verified=3)
