@@ -24,7 +24,7 @@ def first_tokens(store: LiveStore) -> list[int]:
 
 
 def without_keeper(store: LiveStore) -> LiveStore:
-    """The store without its thread; tests call ``_maintenance.work``."""
+    """The store without its thread; tests call ``maintenance.work``."""
     store.stop_maintenance()
     return store
 
