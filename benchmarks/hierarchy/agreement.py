@@ -57,7 +57,7 @@ class Agreement:
 
     Attributes:
         between: float64[variants, variants, n], acceptance, indexed by drafter, verifier and place in the answer.
-        retrieved: for each source float64[variants, n, depth], acceptance of its drafts as in ``run_distribution.Starts``.
+        retrieved: for each source float64[variants, n, depth], acceptance of its drafts as in ``Starts``.
         found: for each source int64[n], number of tokens found at each place.
     """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.hierarchy.run_distribution import Floats, Starts
+from suffolk.benchmarks.hierarchy.agreement import Floats, Starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffolk.benchmarks.hierarchy.along_answer import bottom_calls, repeat, verify, walk
-from suffolk.benchmarks.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
 from suffolk.benchmarks.hierarchy.agreement import (
     Agreement,
     Ids,
@@ -20,7 +18,8 @@ from suffolk.benchmarks.hierarchy.agreement import (
     model_starts,
     round_weights,
 )
-from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial
+from suffolk.benchmarks.hierarchy.along_answer import bottom_calls, repeat, verify, walk
+from suffolk.benchmarks.hierarchy.trial import PLAIN, SIZES, Trial, time_lookups, time_passes
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import Floats
