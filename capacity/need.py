@@ -10,7 +10,7 @@ from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS, build_bytes, build_w
 from suffolk.capacity.queueing import MOST_UTILISATION
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.limits import MAX_BATCH
-from suffolk.datastore.settings import Share, Within, check_fields
+from suffolk.datastore.settings import REQUIRED, Share, Within, check_fields, option, rare
 
 MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
 """The part of a node's memory, disk, network and disk reads that a plan uses. The rest is for the system, for files of a new
@@ -34,47 +34,73 @@ class Node:
         check_fields(self, " of a node")
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """The text and the load. Checked when made.
+def read_amount(text: str) -> int:
+    """The whole number that a text such as 1e12, 1T, 2.5G or 64 stands for. Raises ValueError if it stands for none."""
+    unit = text[-1:].upper() if text[-1:].isalpha() else ""
+    try:
+        value = Decimal(text[: len(text) - len(unit)]) * UNITS[unit]
+    except (InvalidOperation, KeyError) as error:
+        raise ValueError(f"{text!r} is no amount") from error
+    if not value.is_finite() or value != int(value):
+        raise ValueError(f"{text!r} is no whole number")
+    return int(value)
 
-    Attributes:
-        tokens: tokens of the datastore, without separators.
-        workers: decoders, each of which sends one call a step.
-        steps_per_second: steps of one worker.
-        batch: requests that a worker decodes at once: contexts of a call.
-        vocab_size: token ids; decides the bytes of a token.
-        document_tokens: mean tokens of a document.
-        segment_tokens: tokens of a segment; None: as many as a node can build.
-        asked: share of the steps that ask the datastore. The gate of the worker skips others.
-        in_memory: share of the index that is in memory.
-        misses: share of page reads that miss memory; None: 1 - in_memory, as if contexts were spread evenly.
-        latency_ms: milliseconds within which 99 % of the steps must have their drafts; None: a step.
-        utilisation: share of its cores that a node may use.
-        spares: nodes of each shard that may fail at once.
-        round_trip_ms: a network round trip between worker and node.
-        rounds: calls to each shard for a draft if there are several shards; the fan-out takes at most three.
-        append_tokens: tokens a second that clients append.
-        log_copies: nodes that keep the log of appends.
-    """
 
-    tokens: Amount
-    workers: Annotated[int, Within(1, 10**9)]
-    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)]
-    batch: Annotated[int, Within(1, MAX_BATCH)]
-    vocab_size: Annotated[int, Within(1, 2**31)] = 49152
-    document_tokens: Amount = 4000
-    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = None
-    asked: Share = 1.0
-    in_memory: Share = 1.0
-    misses: Annotated[float, Within(0, 1)] | None = None
-    latency_ms: Annotated[float, Within(ABOVE_0)] | None = None
-    utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = 0.7
-    spares: Annotated[int, Within(0, 1000)] = 1
-    round_trip_ms: Annotated[float, Within(0)] = 0.2
-    rounds: Annotated[int, Within(1, 3)] = 3
-    append_tokens: Annotated[int, Within(0, 10**15)] = 0
-    log_copies: Annotated[int, Within(1, 100)] = 2
+def amount_option(default: object, help: str, **more: object) -> int:
+    """An option whose value is an amount, such as 1T."""
+    found: int = option(default, help, read=read_amount, metavar="AMOUNT", **more)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeededLoad:
+    """What asks the datastore, and what is appended to it."""
+
+    tokens: Annotated[int, Within(1, 10**18)] = amount_option(REQUIRED, "tokens of the datastore")
+    workers: Annotated[int, Within(1, 10**9)] = amount_option(REQUIRED, "decoders, each of which sends one call a step")
+    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)] = option(REQUIRED, "steps of a worker", metavar="N")
+    batch: Annotated[int, Within(1, MAX_BATCH)] = option(REQUIRED, "requests that a worker decodes at once")
+    asked: Share = option(1.0, "share of the steps that ask the datastore", metavar="SHARE")
+    latency_ms: Annotated[float, Within(ABOVE_0)] | None = option(
+        None, "milliseconds within which 99 % of the steps must have their drafts (default: a step)", metavar="MS"
+    )
+    append_tokens: Annotated[int, Within(0, 10**15)] = amount_option(0, "tokens a second that clients append")
+    log_copies: Annotated[int, Within(1, 100)] = option(2, "nodes that keep the log of appends")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeededText:
+    """The text of the datastore, and how much of its index is in memory."""
+
+    GROUP = "text"
+    vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "token ids: a token has 2 bytes up to 65,535 of them")
+    document_tokens: Annotated[int, Within(1, 10**18)] = amount_option(4000, "tokens of a document")
+    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = amount_option(
+        None, "tokens of a segment (default: as many as a node can build)"
+    )
+    in_memory: Share = option(1.0, "share of the index that is in memory", metavar="SHARE")
+    misses: Annotated[float, Within(0, 1)] | None = option(
+        None, "share of page reads that miss memory (default: 1 less --in-memory)", metavar="SHARE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeUse:
+    """How nodes are used."""
+
+    GROUP = "a node"
+    utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = option(
+        0.7, "share of the time for which a server may be busy", metavar="SHARE"
+    )
+    spares: Annotated[int, Within(0, 1000)] = option(1, "nodes of each shard that may fail at once")
+    round_trip_ms: Annotated[float, Within(0)] = option(0.2, "a network round trip", metavar="MS")
+    rounds: Annotated[int, Within(1, 3)] = rare(3, "calls to each shard for a draft, if there are several shards")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need(NeededLoad, NeededText, NodeUse):
+    """The text and the load. Checked when made."""
+
     node: Node = field(default_factory=Node)
 
     def __post_init__(self) -> None:
@@ -117,18 +143,6 @@ class Need:
     def segments(self) -> int:
         """Segments of the whole datastore."""
         return -(-self.tokens // self.tokens_of_segment)
-
-
-def read_amount(text: str) -> int:
-    """The whole number that a text such as 1e12, 1T, 2.5G or 64 stands for. Raises ValueError if it stands for none."""
-    unit = text[-1:].upper() if text[-1:].isalpha() else ""
-    try:
-        value = Decimal(text[: len(text) - len(unit)]) * UNITS[unit]
-    except (InvalidOperation, KeyError) as error:
-        raise ValueError(f"{text!r} is no amount") from error
-    if not value.is_finite() or value != int(value):
-        raise ValueError(f"{text!r} is no whole number")
-    return int(value)
 
 
 def amount(value: float) -> str:

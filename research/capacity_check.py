@@ -58,7 +58,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _shard(costs: ServiceCosts, sizes: Sequence[int], batch: int) -> ShardModel:
     """The datastore as one shard on one core; its segments count as equally large."""
-    need = Need(sum(sizes), 1, 1.0, batch, segment_tokens=-(-sum(sizes) // len(sizes)))
+    need = Need(
+        tokens=sum(sizes), workers=1, steps_per_second=1.0, batch=batch, segment_tokens=-(-sum(sizes) // len(sizes))
+    )
     return ShardModel(replace(need, node=replace(need.node, cores=1)), costs, 1)
 
 

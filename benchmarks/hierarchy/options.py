@@ -8,6 +8,7 @@ from pathlib import Path
 
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import option
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     DRAFT_MODEL,
     MOST_LEVELS,
@@ -24,39 +25,31 @@ _LAST = 1 << 20
 """Sorts the draft model after all exits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class HierarchyOptions:
-    """Settings of ``suffolk hierarchy plan --measure``.
+    """Settings of ``suffolk hierarchy plan --measure``. Without a ``stack``, the best plans run. ``dtype``: of the draft model."""
 
-    Attributes:
-        prompts: .jsonl files, or folders of them.
-        limit: number of prompts from each file; None for all.
-        draft_model: a smaller model that forms a level.
-        head: trained exits; each forms a level.
-        exit: numbers of target layers; each forms a level.
-        datastore: names of datastores; each forms a level.
-        stack: stacks to run, as text; empty to run the best plans.
-        depth: the most tokens that a level drafts at once.
-        rounds: number of runs of all prompts.
-        save_rates: file for the measured rates; None to save nothing.
-        max_new_tokens, temperature, verification, seed: as in ``SamplingSettings``.
-        dtype: data type of the draft model.
-    """
-
-    prompts: tuple[Path, ...] = ()
-    limit: int | None = None
-    draft_model: str | None = None
-    head: tuple[Path, ...] = ()
-    exit: tuple[int, ...] = ()
-    datastore: tuple[str, ...] = ()
-    stack: tuple[str, ...] = ()
+    GROUP = "measuring"
+    prompts: tuple[Path, ...] = option((), ".jsonl files, or folders of them", metavar="PATH", several=True)
+    draft_model: str | None = option(None, "a smaller model with the same tokenizer", metavar="MODEL")
+    exit: tuple[int, ...] = option((), "the model's first N layers; may be repeated")
+    head: tuple[Path, ...] = option((), "a trained exit; may be repeated", metavar="FOLDER")
+    datastore: tuple[str, ...] = option(
+        (), "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated; all are searched", metavar="STORE"
+    )
+    stack: tuple[str, ...] = option(
+        (),
+        "levels to predict and measure, written as for 'suffolk generate --levels'; may be repeated",
+        metavar="LEVELS",
+    )
+    save_rates: Path | None = option(None, "file to write the measured costs and rates to, for --rates", written=True)
+    limit: int | None = option(None, "number of prompts of each file, chosen at random (default: all)")
+    max_new_tokens: int = option(64, "longest answer, in tokens")
+    rounds: int = option(3, "number of runs of all prompts; the report has their medians")
+    temperature: float = option(0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T")
+    verification: str = option("match", "how levels and target accept drafted tokens", choices=("match", "rejection"))
+    seed: int = option(0, "seed of the answers and of the choice of --limit (default: 0)")
     depth: int = 64
-    rounds: int = 3
-    save_rates: Path | None = None
-    max_new_tokens: int = 64
-    temperature: float = 0.0
-    verification: str = "match"
-    seed: int = 0
     dtype: str = "auto"
 
 
@@ -86,10 +79,10 @@ def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
     for level in used:
         if level in needed and level not in there:
             raise InvalidArgument(f"level {level} of --stack has no source of drafts; add {needed[level]}")
-    for level, option in named:
+    for level, source in named:
         if level not in used:
             raise InvalidArgument(
-                f"{option} adds level {level}, which no --stack uses; remove the option, or add the level to --stack"
+                f"{source} adds level {level}, which no --stack uses; remove the option, or add the level to --stack"
             )
 
 

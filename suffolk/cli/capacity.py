@@ -17,17 +17,14 @@ from typing import Annotated, Any
 
 from suffolk.capacity.bill import Bill, Building, Prices, bill_of, building_of
 from suffolk.capacity.comparison import compare_plan, comparison_lines, comparison_result
-from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS
-from suffolk.capacity.need import Need, Node, amount, read_amount, size
+from suffolk.capacity.need import Need, NeededLoad, NeededText, Node, NodeUse, amount, amount_option, size
 from suffolk.capacity.plan import CapacityPlan, Relaxation, best_plan, network_bytes, relaxations
-from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD, MOST_UTILISATION
+from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
 from suffolk.capacity.service_costs import PUBLISHED, read_costs
 from suffolk.capacity.shard import TAIL
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, passed_on
-from suffolk.datastore.checks import ABOVE_0
-from suffolk.datastore.limits import MAX_BATCH
-from suffolk.datastore.settings import REQUIRED, Share, Within, option, rare
+from suffolk.datastore.settings import Within, option
 from suffolk.datastore.text_table import Table
 
 EXAMPLES = """
@@ -37,53 +34,14 @@ suffolk capacity --tokens 1T --workers 200 --steps-per-second 40 --batch 8 --nod
 suffolk capacity --config capacity.toml --json"""
 
 
-def _amount(default: object, help: str, **more: object) -> int:
-    amount: int = option(default, help, read=read_amount, metavar="AMOUNT", **more)
-    return amount
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadOptions(setting.Options):
-    tokens: Annotated[int, Within(1, 10**18)] = _amount(REQUIRED, "tokens of the datastore")
-    workers: Annotated[int, Within(1, 10**9)] = _amount(REQUIRED, "decoders, each of which sends one call a step")
-    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)] = option(REQUIRED, "steps of a worker", metavar="N")
-    batch: Annotated[int, Within(1, MAX_BATCH)] = option(REQUIRED, "requests that a worker decodes at once")
-    asked: Share = option(1.0, "share of the steps that ask the datastore", metavar="SHARE")
-    latency_ms: Annotated[float, Within(ABOVE_0)] | None = option(
-        None, "milliseconds within which 99 % of the steps must have their drafts (default: a step)", metavar="MS"
-    )
-    append_tokens: Annotated[int, Within(0, 10**15)] = _amount(0, "tokens a second that clients append")
-    log_copies: Annotated[int, Within(1, 100)] = option(2, "nodes that keep the log of appends")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextOptions(setting.Options):
-    GROUP = "text"
-    vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "token ids: a token has 2 bytes up to 65,535 of them")
-    document_tokens: Annotated[int, Within(1, 10**18)] = _amount(4000, "tokens of a document")
-    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = _amount(
-        None, "tokens of a segment (default: as many as a node can build)"
-    )
-    in_memory: Share = option(1.0, "share of the index that is in memory", metavar="SHARE")
-    misses: Annotated[float, Within(0, 1)] | None = option(
-        None, "share of page reads that miss memory (default: 1 less --in-memory)", metavar="SHARE"
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions(setting.Options):
     GROUP = "a node"
     node_cores: Annotated[int, Within(1, 1024)] = option(32, "cores")
-    node_memory: Annotated[int, Within(1, 10**18)] = _amount(256 * 10**9, "bytes of memory (default: 256G)")
-    node_disk: Annotated[int, Within(1, 10**18)] = _amount(4 * 10**12, "bytes of disk (default: 4T)")
-    node_network: Annotated[int, Within(1, 10**18)] = _amount(25 * 10**9, "bits a second each way (default: 25G)")
-    node_reads: Annotated[int, Within(1, 10**18)] = _amount(100_000, "random disk reads a second (default: 100K)")
-    utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = option(
-        0.7, "share of the time for which a server may be busy", metavar="SHARE"
-    )
-    spares: Annotated[int, Within(0, 1000)] = option(1, "nodes of each shard that may fail at once")
-    round_trip_ms: Annotated[float, Within(0)] = option(0.2, "a network round trip", metavar="MS")
-    rounds: Annotated[int, Within(1, 3)] = rare(3, "calls to each shard for a draft, if there are several shards")
+    node_memory: Annotated[int, Within(1, 10**18)] = amount_option(256 * 10**9, "bytes of memory (default: 256G)")
+    node_disk: Annotated[int, Within(1, 10**18)] = amount_option(4 * 10**12, "bytes of disk (default: 4T)")
+    node_network: Annotated[int, Within(1, 10**18)] = amount_option(25 * 10**9, "bits a second each way (default: 25G)")
+    node_reads: Annotated[int, Within(1, 10**18)] = amount_option(100_000, "random disk reads a second (default: 100K)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +55,7 @@ class PriceOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(LoadOptions, TextOptions, NodeOptions, PriceOptions, Configurable):
+class Options(NeededLoad, NeededText, NodeOptions, NodeUse, PriceOptions, Configurable):
     profile: Path | None = option(None, "file of 'suffolk profile --datastore' (default: costs of a named machine)")
     simulate: bool = option(False, "also simulate the calls of the plan")
     json: bool = option(False, "print the result as JSON")

@@ -18,7 +18,7 @@ NEED = Need(tokens=10**11, workers=50, steps_per_second=20, batch=8)
 
 
 def test_a_small_datastore_takes_one_node_and_its_spare() -> None:
-    plan = best_plan(Need(10**8, 1, 20, 8), PUBLISHED)
+    plan = best_plan(Need(tokens=10**8, workers=1, steps_per_second=20, batch=8), PUBLISHED)
     assert (plan.nodes, plan.shard.shards, plan.replicas, plan.binding) == (2, 1, 1, "none")
 
 

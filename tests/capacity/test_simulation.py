@@ -17,7 +17,7 @@ NODES = 2
 
 def busy_shard(utilisation: float, batch: int, shards: int = 1, threads: int = 1, spread: float = 2.0) -> ShardModel:
     """A shard of 100 G tokens whose servers on two nodes are busy for this share of the time."""
-    need = Need(10**11, 1000, 1.0, batch, rounds=1, node=Node(cores=8))
+    need = Need(tokens=10**11, workers=1000, steps_per_second=1.0, batch=batch, rounds=1, node=Node(cores=8))
     shard = ShardModel(need, replace(PUBLISHED, search_spread=spread), shards, threads)
     rate = utilisation * NODES * shard.processes / shard.service.mean
     return replace(shard, need=replace(need, steps_per_second=rate / need.workers))

@@ -96,29 +96,10 @@ class MeasuringOptions(setting.Options):
     GROUP = "measuring"
     measure: bool = option(False, "measure the levels on prompts, plan, and compare the plan with plain decoding")
     model: str | None = option(None, "folder or hub name of the target")
-    prompts: tuple[Path, ...] = option((), ".jsonl files, or folders of them", metavar="PATH", several=True)
-    draft_model: str | None = option(None, "a smaller model with the same tokenizer", metavar="MODEL")
-    exit: tuple[int, ...] = option((), "the model's first N layers; may be repeated")
-    head: tuple[Path, ...] = option((), "a trained exit; may be repeated", metavar="FOLDER")
-    datastore: tuple[str, ...] = option(
-        (), "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated; all are searched", metavar="STORE"
-    )
-    stack: tuple[str, ...] = option(
-        (),
-        "levels to predict and measure, written as for 'suffolk generate --levels'; may be repeated",
-        metavar="LEVELS",
-    )
-    save_rates: Path | None = option(None, "file to write the measured costs and rates to, for --rates", written=True)
-    limit: int | None = option(None, "number of prompts of each file, chosen at random (default: all)")
-    max_new_tokens: int = option(64, "longest answer, in tokens")
-    rounds: int = option(3, "number of runs of all prompts; the report has their medians")
-    temperature: float = option(0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T")
-    verification: str = option("match", "how levels and target accept drafted tokens", choices=("match", "rejection"))
-    seed: int = option(0, "seed of the answers and of the choice of --limit (default: 0)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PlanOptions, MeasuringOptions, DeviceOptions):
+class Options(PlanOptions, MeasuringOptions, DeviceOptions, HierarchyOptions):
     """All options of ``suffolk hierarchy plan``."""
 
 
