@@ -11,8 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.datastore_options import LiveBenchOptions
-from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex, Pieces, read_pieces
-from suffolk.benchmarks.live.segment_counts import drafts_by_segments
+from suffolk.benchmarks.live.indexes import (
+    SUFFOLK,
+    ArcticTree,
+    GrowingIndex,
+    LiveIndex,
+    Pieces,
+    drafts_by_segments,
+    read_pieces,
+)
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import resident_memory
 from suffolk.benchmarks.report import quantiles_us

@@ -19,12 +19,12 @@ from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transfo
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, passed_on
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.settings import REQUIRED, Share, argument, option, rare
+from suffolk.datastore.settings import REQUIRED, argument, option, rare
 from suffolk.serving.decoding.drafters.training import options as limits
 from suffolk.serving.decoding.drafters.training.heads import HEADS, head_maker, option_lines
-from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainOptions
+from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainData, TrainOptions, TrainSteps
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
-from suffolk.serving.decoding.engine.sampling.settings import Seed, Temperature
+from suffolk.serving.decoding.engine.sampling.settings import Temperature
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.model.target import Target
@@ -75,20 +75,6 @@ class DataOptions(setting.Options):
 
     GROUP = "data"
     corpus: tuple[str, ...] = option(REQUIRED, "file, folder or pattern to learn from", metavar="CORPUS", several=True)
-    text_field: str = option(
-        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
-    )
-    window: limits.Window = option(1024, "tokens of a window; longer documents are cut into several windows")
-    batch: limits.Batch = option(4, "windows in a pass")
-    draft_share: Share = rare(
-        1.0, "share of a window's drafts that a pass trains; a smaller share is faster", metavar="SHARE"
-    )
-    held_out: limits.HeldOut = option(
-        0.02,
-        "share of documents that are used for evaluation instead of training, at least one document; 0 is none",
-        metavar="SHARE",
-    )
-    evaluate_windows: limits.Tokens = rare(128, "most held-out windows in an evaluation")
     feature_cache: limits.CacheBytes = rare(
         0,
         "most bytes of hidden states to keep beside DIR (with K, M, G or T, as in 200G), so "
@@ -111,28 +97,7 @@ class AnswerOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepOptions(setting.Options):
-    """How long and how fast to train."""
-
-    GROUP = "steps"
-    passes: limits.Passes | None = option(None, "passes over the text (default: 1)", metavar="N", excludes=("steps",))
-    steps: limits.Steps | None = option(None, "steps, in place of passes", excludes=("passes",))
-    accumulate: limits.Batch = rare(1, "batches in a step")
-    learning_rate: Share = option(3e-4, "highest learning rate", metavar="RATE")
-    warmup: limits.Fraction = rare(
-        0.02,
-        "share of the steps in which the learning rate rises; then it falls along a cosine",
-        metavar="SHARE",
-    )
-    weight_decay: limits.Fraction = rare(0.01, "weight decay of AdamW", metavar="W")
-    clip: limits.Clip = rare(0.5, "largest norm of a gradient; 0 is no limit", metavar="NORM")
-    seed: Seed = option(0, "seed of the initial weights, the order of windows and the noise (default: 0)")
-    evaluate_every: limits.Steps = rare(200, "steps between two points of the learning curve", metavar="STEPS")
-    save_every: limits.Steps = rare(200, "steps between two checkpoints", metavar="STEPS")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOptions, Configurable):
+class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, DeviceOptions, Configurable):
     """All options of ``suffolk train``."""
 
     def train_options(self) -> TrainOptions:

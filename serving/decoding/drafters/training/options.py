@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import Share, Within, check_fields
+from suffolk.datastore.settings import Share, Within, check_fields, option, rare
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, Seed, Temperature
 
 CHANGEABLE = (
@@ -29,15 +29,12 @@ ANSWERING = ("model", "corpora", "text_field", "data", "window", "dtype", "seed"
 """Settings that the target's answers depend on. Before the first checkpoint all other settings may change."""
 
 Batch = Annotated[int, Within(1, 4096)]
-Clip = Annotated[float, Within(0, 1_000_000)]
 Fraction = Annotated[float, Within(0, 1)]
-HeldOut = Annotated[float, Within(0, 0.5)]
 CacheBytes = Annotated[int, Within(0, 1 << 50)]
 Passes = Annotated[float, Within(ABOVE_0, 10_000)]
 Slots = Annotated[int, Within(1, 1024)]
 Steps = Annotated[int, Within(1, 1 << 40)]
 Tokens = Annotated[int, Within(1, 1 << 20)]
-Window = Annotated[int, Within(8, 1 << 20)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +60,64 @@ class Regeneration:
         check_fields(self)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainOptions:
+@dataclass(frozen=True, kw_only=True)
+class TrainData:
+    """What to train on. A hash of their content chooses the documents that are held out, so all copies are on the same side."""
+
+    GROUP = "data"
+    text_field: str = option(
+        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
+    )
+    window: Annotated[int, Within(8, 1 << 20)] = option(
+        1024, "tokens of a window; longer documents are cut into several windows"
+    )
+    batch: Batch = option(4, "windows in a pass")
+    draft_share: Share = rare(
+        1.0, "share of a window's drafts that a pass trains; a smaller share is faster", metavar="SHARE"
+    )
+    held_out: Annotated[float, Within(0, 0.5)] = option(
+        0.02,
+        "share of documents that are used for evaluation instead of training, at least one document; 0 is none",
+        metavar="SHARE",
+    )
+    evaluate_windows: Tokens = rare(128, "most held-out windows in an evaluation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSteps:
+    """How long and how fast to train."""
+
+    GROUP = "steps"
+    passes: Passes | None = option(None, "passes over the text (default: 1)", metavar="N", excludes=("steps",))
+    steps: Steps | None = option(None, "steps, in place of passes", excludes=("passes",))
+    accumulate: Batch = rare(1, "batches in a step")
+    learning_rate: Share = option(3e-4, "highest learning rate", metavar="RATE")
+    warmup: Fraction = rare(
+        0.02,
+        "share of the steps in which the learning rate rises; then it falls along a cosine",
+        metavar="SHARE",
+    )
+    weight_decay: Fraction = rare(0.01, "weight decay of AdamW", metavar="W")
+    clip: Annotated[float, Within(0, 1_000_000)] = rare(
+        0.5, "largest norm of a gradient; 0 is no limit", metavar="NORM"
+    )
+    seed: Seed = option(0, "seed of the initial weights, the order of windows and the noise (default: 0)")
+    evaluate_every: Steps = rare(200, "steps between two points of the learning curve", metavar="STEPS")
+    save_every: Steps = rare(200, "steps between two checkpoints", metavar="STEPS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(TrainSteps, TrainData):
     """Settings of one training run.
 
     Attributes:
         head: name of the head's kind in ``heads.HEADS``. ``head_options``: settings of that kind.
         model: the target, a folder in the Hugging Face layout or a hub name. It is not modified.
         corpora: files, folders or glob patterns with text (any file that is text), or JSON records with ``messages`` or a text.
-        text_field: field of a JSON record, or column of a Parquet file, with the text.
         output: the folder to create. Work in progress is in ``OUTPUT.training`` beside it.
-        window: tokens of a document that the target and the head see together.
-        batch: windows per pass. ``accumulate``: passes per step.
-        draft_share: random share of a window's possible drafts that each pass trains. With a large vocabulary logits
-            dominate the cost, so a smaller share covers more text in the same time.
-        learning_rate: the maximum. It rises over the first ``warmup`` (a share) of the steps, then decays to
-            0 along a cosine.
-        steps: number of steps. ``passes``: number of passes over the text. Set at most one; with neither, one pass.
-        weight_decay: AdamW's. ``clip``: largest gradient norm; 0 for no limit.
         dtype, device: of the target, as in ``Target.load``. ``threads``: CPU threads, for the record; None for torch's
             choice.
-        seed: seed of the head's initial weights, the order of windows, training noise, and regeneration.
-        held_out: share of documents that are excluded from training and evaluate the head. They are chosen by a hash of
-            their content, so all copies are on the same side for any seed. A share above 0 selects at least one
-            document, and never all.
-        evaluate_every, save_every: steps between two evaluations, and two checkpoints.
-        evaluate_windows: the most held-out windows of an evaluation.
-        cache_bytes: the most bytes of hidden states on disk; 0 to compute them in each pass.
+        cache_bytes: most bytes of hidden states on disk; 0 to compute them in each pass.
         regenerate: settings for answers that the target generates; None to train on the corpus unchanged.
 
     Raises:
@@ -101,25 +129,9 @@ class TrainOptions:
     corpora: tuple[str, ...]
     output: Path
     head_options: Mapping[str, Any] = field(default_factory=dict)
-    text_field: str = "text"
-    window: Window = 1024
-    batch: Batch = 4
-    accumulate: Batch = 1
-    draft_share: Share = 1.0
-    learning_rate: Share = 3e-4
-    warmup: Fraction = 0.02
-    steps: Steps | None = None
-    passes: Passes | None = None
-    weight_decay: Fraction = 0.01
-    clip: Clip = 0.5
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
     device: str = "auto"
     threads: int | None = None
-    seed: Seed = 0
-    held_out: HeldOut = 0.02
-    evaluate_every: Steps = 200
-    evaluate_windows: Tokens = 128
-    save_every: Steps = 200
     cache_bytes: CacheBytes = 0
     regenerate: Regeneration | None = None
 
