@@ -54,7 +54,7 @@ def amount_option(default: object, help: str, **more: object) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class NeededLoad:
-    """What asks the datastore, and what is appended to it."""
+    """What asks the datastore, and what is appended to it. ``tokens`` count no separators."""
 
     tokens: Annotated[int, Within(1, 10**18)] = amount_option(REQUIRED, "tokens of the datastore")
     workers: Annotated[int, Within(1, 10**9)] = amount_option(REQUIRED, "decoders, each of which sends one call a step")

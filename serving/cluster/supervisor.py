@@ -72,7 +72,7 @@ class ManagedServer:
         self.change("failed")
 
     def kill(self) -> None:
-        """End the actor, and with it the server, at once."""
+        """End the actor, and with it the server, immediately."""
         if self.actor is not None:
             ray.kill(self.actor)
         self.actor = None

@@ -65,7 +65,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
     ) -> Generator[decode_pb2.GenerateReply, None, None]:
         """The replies to one request.
 
-        The request's slot is free once the text has ended, even if replies are unread.
+        The request's slot is free when the text has ended, even if replies are unread.
         """
         service = self._service
         with service.admit("Generate") as outcome:

@@ -56,7 +56,8 @@ class DatastoreCorpus:
 
         Args:
             req_ids: ids of the b requests.
-            batch_tokens: the last tokens of each sequence. total_lens: the full length of each sequence.
+            batch_tokens: the last tokens of each sequence.
+            total_lens: the full length of each sequence.
 
         Returns:
             int64[b * d], tokens, and int64[b * d * d], 1 if a node (row) attends to another, with d =

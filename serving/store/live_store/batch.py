@@ -150,9 +150,9 @@ def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound
 KEY_SECONDS = 600
 """How long a key is remembered."""
 MOST_KEYS = 1 << 16
-"""The oldest ones go first."""
+"""The oldest are dropped first."""
 NO_KEY = FORGET
-"""Of an append without a key."""
+"""An append without a key."""
 
 
 class AppendKeys:

@@ -117,7 +117,7 @@ class TrainOptions(TrainSteps, TrainData):
         output: the folder to create. Work in progress is in ``OUTPUT.training`` beside it.
         dtype, device: of the target, as in ``Target.load``. ``threads``: CPU threads, for the record; None for torch's
             choice.
-        cache_bytes: most bytes of hidden states on disk; 0 to compute them in each pass.
+        cache_bytes: the most bytes of hidden states on disk; 0 to compute them in each pass.
         regenerate: settings for answers that the target generates; None to train on the corpus unchanged.
 
     Raises:
