@@ -69,7 +69,7 @@ _ALIKE = 0.6
 """Least similarity of a misspelled command. Below, "run" would be taken for "train"."""
 FILES = {
     "storage": ("push", "pull", "generations"),
-    "folders": ("snapshot", "split", "compact"),
+    "folders": ("info", "verify", "snapshot", "split", "compact"),
     "cluster": tuple(name for name in COMMANDS if name.startswith("cluster ")),
     "token": tuple(name for name in COMMANDS if name.startswith("token ")),
     "bench.of_datastores": tuple(

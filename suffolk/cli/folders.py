@@ -1,19 +1,29 @@
-"""Datastores in folders: copied, split and compacted."""
+"""Datastores in folders: shown, checked, copied, split and compacted."""
 
 from __future__ import annotations
 
 import json
+import sys
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import suffolk
 from suffolk.build_index.compact import CompactReport, compact
-from suffolk.build_index.progress import show_progress
+from suffolk.build_index.progress import segment_progress, show_progress
 from suffolk.build_index.report import count, megabytes
 from suffolk.build_index.split import split
 from suffolk.cli.options.setting import Options
-from suffolk.cli.store_lines import change_report
+from suffolk.cli.store_lines import change_report, example_id, unpublished_note
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.files import printable
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
+from suffolk.serving.net.url import is_url
+from suffolk.serving.store.live_store.check_log import check_log
+from suffolk.serving.store.live_store.identity import has_log, log_folder, published
 from suffolk.serving.store.live_store.snapshot import LOCK_SECONDS, snapshot
 
 MEASURABLE_SECONDS = 0.05
@@ -116,7 +126,64 @@ suffolk compact STORE --threads 2"""
         return 0
 
 
-COMMANDS = {"snapshot": Snapshot, "split": Split, "compact": Compact}
+@dataclass(frozen=True, kw_only=True)
+class Info(Options):
+    """Show the contents of a datastore: tokens, documents, bytes per token, bytes in memory, tokenizer,
+    and segments.
+    """
+
+    EXAMPLES = """
+suffolk info STORE
+suffolk info --json STORE
+suffolk info grpc://127.0.0.1:7700/code"""
+
+    store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME", metavar="STORE")
+    json: bool = option(False, "print one JSON object")
+
+    def run(self) -> int:
+        store = suffolk.open(self.store)
+        try:
+            facts = store.info()
+            if isinstance(store, suffolk.Datastore):
+                facts |= {"resident_bytes": store.resident_bytes(), "example_id": example_id(store)}
+                facts |= {"unpublished": unpublished_note(self.store)}
+        finally:
+            store.close()
+        print(json.dumps(facts, indent=2) if self.json else "\n".join(_info_lines(facts)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(Options):
+    """Check a datastore for damage. The exit code is 0 if it is sound, 1 if it is damaged, and 2 if it
+    cannot be checked.
+
+    Of a live datastore, every record of its log is checked too, also while a server appends to it. The
+    end of the log may hold no whole record: a record is being written there, or a crash cut it off.
+    That is no damage.
+    """
+
+    EXAMPLES = """
+suffolk verify STORE                     read every byte once and compare the checksums
+suffolk verify --depth headers STORE     only what opening a file checks: instant; leaves out the log
+suffolk verify --depth full STORE        also prove that the suffixes are complete and in order"""
+
+    store: str = argument(REQUIRED, "a datastore's folder", metavar="STORE")
+    depth: str = option("checksums", "how thorough", choices=("headers", "checksums", "full"))
+
+    def run(self) -> int:
+        if is_url(self.store):
+            raise InvalidArgument(f"{self.store}: verify needs the datastore's folder; run it where that folder is")
+        try:
+            for line in _check(Path(self.store), self.depth):
+                print(line)
+        except Corruption as error:
+            print(f"suffolk: damaged: {error}", file=sys.stderr)
+            return 1
+        return 0
+
+
+COMMANDS = {"info": Info, "verify": Verify, "snapshot": Snapshot, "split": Split, "compact": Compact}
 
 
 def _compact_lines(report: CompactReport) -> list[str]:
@@ -135,3 +202,85 @@ def _compact_lines(report: CompactReport) -> list[str]:
         f"  size       {megabytes(report.bytes_before)} before, {megabytes(report.bytes)} now",
         f"  speed      {report.seconds:.1f} s{rate}",
     ]
+
+
+def _info_lines(facts: dict[str, Any]) -> list[str]:
+    segments = facts.get("segments", [])
+    lines = []
+    for name, value in facts.items():
+        if name in ("tokens", "documents", "deleted_tokens", "deleted_documents", "bytes") and isinstance(value, int):
+            lines.append(f"{name:<18} {value:,}")
+        elif name == "resident_bytes":
+            lines.append(f"{name:<18} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")
+        elif name == "example_id":
+            if value is not None:
+                lines.append(f"{'document ids':<18} such as {printable(value)}  (for 'suffolk delete --id')")
+        elif name == "unpublished":
+            if value is not None:
+                lines.append(f"{'not published':<18} {value}")
+        elif name == "bytes_per_token":
+            lines.append(f"{name:<18} {value:.3f}")
+        elif name == "tokenizer":
+            lines.append(f"{name:<18} {value or 'unknown'}")
+        elif name == "settings":
+            lines.extend(_settings(value))
+        elif name != "segments":
+            lines.append(f"{name:<18} {value}")
+    if isinstance(segments, list):
+        lines.append(f"{'segments':<18} {len(segments)}")
+        lines.extend(
+            f"  {segment['name']}: {count(segment['tokens'], 'token')}, {count(segment['documents'], 'document')}, "
+            f"{segment['bytes']:,} bytes"
+            for segment in segments
+        )
+    return lines
+
+
+def _settings(settings: dict[str, Any]) -> Iterator[str]:
+    """The settings of the build: a line for each build with its date and corpora, and the rest."""
+    for key, value in settings.items():
+        if key != "builds" or not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            yield f"{'settings.' + key:<18} {value}"
+            continue
+        yield f"{'builds':<18} {len(value)}"
+        for each in value:
+            corpora = each.get("corpora")
+            names = ", ".join(map(str, corpora)) if isinstance(corpora, list) else "of unknown corpora"
+            if (
+                isinstance(corpora, list)
+                and isinstance(given := each.get("corpora_given"), int)
+                and given > len(corpora)
+            ):
+                names += f" and {given - len(corpora)} more"
+            yield printable(f"  {each.get('built', 'unknown date')}: {names}")
+
+
+def _check(store: Path, depth: str) -> Iterator[str]:
+    """Check the published generation and the log, and yield a line for each."""
+    live = has_log(store)
+    if not live or published(store) is not None:
+        yield _check_files(store, depth)
+    if live and depth != "headers":
+        yield _check_log(store)
+
+
+def _check_files(store: Path, depth: str) -> str:
+    start = time.monotonic()
+    with open_datastore(store) as opened, show_progress() as show:
+        tokens = {entry.name: entry.tokens for entry in opened.manifest.files()}
+        opened.verify(depth, segment_progress(show, "checking", tokens))
+        facts = opened.info()
+    return (
+        f"{store}: sound ({depth}; generation {facts['generation']}, {count(len(facts['segments']), 'segment')}, "
+        f"{facts['bytes']:,} bytes, {time.monotonic() - start:.1f} s)"
+    )
+
+
+def _check_log(store: Path) -> str:
+    start = time.monotonic()
+    report = check_log(store)
+    torn = "" if report.torn is None else f"; {report.torn.bytes:,} bytes at the end are no whole record"
+    return (
+        f"{log_folder(store)}: sound ({count(report.records, 'record')}, {count(report.documents, 'document')}, "
+        f"{count(report.tokens, 'token')}, {report.bytes:,} bytes{torn}, {time.monotonic() - start:.1f} s)"
+    )
