@@ -1,4 +1,4 @@
-"""Times plain decoding and several hierarchies. They take turns on each prompt, so that a busy machine slows all alike."""
+"""Times the passes of levels, and plain decoding beside hierarchies. These take turns, so that a busy machine slows all alike."""
 
 from __future__ import annotations
 

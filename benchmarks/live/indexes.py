@@ -1,4 +1,4 @@
-"""The indexes that are compared: Suffolk's live index and the suffix tree of arctic-inference."""
+"""The indexes that are compared, Suffolk's live index and the suffix tree of arctic-inference, and the documents for both."""
 
 from __future__ import annotations
 

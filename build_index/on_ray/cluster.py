@@ -1,4 +1,4 @@
-"""Checks whether the nodes of the connected Ray cluster can do the work of a build."""
+"""Checks whether the nodes of the connected Ray cluster can do the work of a build, and makes temporary folders on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of an adapter, from the host's configuration."""
+"""Options of an adapter, from the host's configuration, and the datastores that they name."""
 
 from __future__ import annotations
 

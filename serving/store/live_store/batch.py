@@ -1,4 +1,4 @@
-"""The documents of one append, checked, as columns; and the documents that they displace."""
+"""The documents of one append, checked, as columns; the documents that they displace; and the keys of recent appends."""
 
 from __future__ import annotations
 

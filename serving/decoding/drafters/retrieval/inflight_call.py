@@ -1,4 +1,4 @@
-"""Sends draft calls without waiting, at most one at a time."""
+"""Sends draft calls without waiting, at most one at a time, and decides whether a step waits for the reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodes rows of a corpus as documents."""
+"""Encodes rows of a corpus as documents, and conversations by the model's chat template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of trainable draft heads, and their batches and losses."""
+"""The interface of trainable draft heads, their batches and losses, and the fit of their first weights."""
 
 from __future__ import annotations
 
