@@ -26,11 +26,11 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.passes import Passes
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 Ids = npt.NDArray[np.int64]

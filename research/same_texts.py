@@ -26,9 +26,9 @@ from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, 
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.same_bits import EXACT
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 

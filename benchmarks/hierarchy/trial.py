@@ -26,8 +26,8 @@ from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)

@@ -22,7 +22,8 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_source import Retriev
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
-from suffolk.serving.decoding.engine.policy.planner import Planner, VerifyAllPlanner
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.policy.planner import Planner
 from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording
 

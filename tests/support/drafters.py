@@ -16,8 +16,8 @@ from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, 
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop, rows_needed
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 

@@ -27,8 +27,9 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     tree_of,
 )
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.tree_layout import cut
-from suffolk.serving.decoding.engine.policy.planner import Planner, VerifyAllPlanner
+from suffolk.serving.decoding.engine.policy.planner import Planner
 from suffolk.serving.decoding.replay.recording import Recording
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.replay.recorded_states import RecordedStates
 from suffolk.serving.decoding.replay.recording import Recording

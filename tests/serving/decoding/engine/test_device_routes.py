@@ -14,6 +14,7 @@ from suffolk.serving.decoding.engine.loop.drafter import GeneratedLogits
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model import graph_pass, passes
 from suffolk.serving.decoding.engine.model.device_step import (
     UNDECIDED,
@@ -22,7 +23,6 @@ from suffolk.serving.decoding.engine.model.device_step import (
 from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.candidates import GUESS
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, alone, knowing

@@ -14,8 +14,8 @@ from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.slots import LEAST_REUSED, common_prefix
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import VOCAB, tiny_model
 

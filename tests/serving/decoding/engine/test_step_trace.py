@@ -14,8 +14,8 @@ from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import TRACED_CONTEXT, Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.policy.planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.call import StepJoiner
 from suffolk.serving.worker.wire import pack_options
