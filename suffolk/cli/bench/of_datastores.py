@@ -80,8 +80,7 @@ class BenchBuild(WorkdirOptions, BuildingOptions):
         from suffolk.benchmarks.building import measure
 
         outcome = self.outcome("build")
-        sizes = tuple(each for each in self.sort_tokens if each)
-        more = {"extensions": comma_list(self.endings), "sort_tokens": sizes}
+        more = {"extensions": comma_list(self.endings), "sort_tokens": tuple(filter(None, self.sort_tokens))}
         settings = passed_on(self, BuildingOptions, workdir=self.folder, **more)
         return outcome.finish(settings, measure.measure_building(settings), measure)
 
