@@ -20,7 +20,6 @@ MEASUREMENTS = {
     "build": ("--tokenizer", NONE, NONE),
     "counts": (NONE,),
     "decode": (*MODEL, *PROMPTS),
-    "host": (),
     "live": (NONE,),
     "agents": (*MODEL, "--files", NONE),
     "memory": (NONE,),
@@ -48,7 +47,7 @@ def test_the_guide_names_every_measurement() -> None:
 @pytest.mark.parametrize(
     ("name", "starter"),
     [
-        ("retrieval.draftretriever_index", "retrieval --against draftretriever"),
+        ("retrieval.draftretriever_package", "retrieval --against draftretriever"),
         ("memory.limited_process", "memory"),
         ("building.one_document_build", "build"),
         ("building.segment_build", "build"),
