@@ -58,6 +58,7 @@ COMMANDS = {
 }
 """Name -> one line of help."""
 FORMER = {
+    "bench host": "python -m research.host_time",
     "bench hybrid": "bench decode",
     "client": "lookup",
     "plan": "hierarchy plan",
