@@ -209,7 +209,7 @@ def test_an_interrupted_build_is_not_destroyed(tmp_path):
     (store / "build/journal.jsonl").write_text('{"settings": {"generation": 3}}\n{"entry": {}}\n')
     (store / "build/segments/g000003-00000.segment").write_bytes(b"work of hours")
     before = files(store)
-    with pytest.raises(Unavailable, match="interrupted build; finish it .* and compact then"):
+    with pytest.raises(Unavailable, match="interrupted build; finish it .*; then compact"):
         compact(store)
     assert files(store) == before
 

@@ -95,7 +95,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
             ["--model", model, "--set", "threads=" + "9" * 14, "x"],
             "threads is 99999999999999; it must be between 1 and 1024",
         ),
-        (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\udcff', at 2"),
+        (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\xff', at 2"),
         (
             ["--model", model, "--drafter", "none", "--set", "costs=/nowhere", "x"],
             "costs /nowhere: --drafter none does not use them",
