@@ -70,7 +70,27 @@ class Measurements:
         Models are ordered by cost, exits by their number of layers. The variants of one model are adjacent here, but
         two variants of one model are never neighbours in a plan.
         """
-        return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1])
+        order, retrieved = [*self._by_cost(), len(self.variants) - 1], len(self.sources)
+        levels = [
+            Level(name, seconds, retrieval=True, found=self._found_distribution(source))
+            for source, (name, seconds) in enumerate(zip(self.sources, self.lookups, strict=True))
+        ]
+        levels += [Level(self.variants[each].name, tuple(self.costs[each].tolist())) for each in order]
+        acceptance: list[list[float | None]] = [[None] * len(levels) for _ in levels]
+        runs: list[RunDistribution] = []
+        for column, verifier in enumerate(order, retrieved):
+            known = {row: [each.retrieved[row][verifier] for each in self.agreements] for row in range(retrieved)}
+            for row, drafter in enumerate(order[: column - retrieved], retrieved):
+                if self.variants[drafter].model is not self.variants[verifier].model:
+                    longest = _LONGEST * self.depth
+                    known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
+            for row, starts in known.items():
+                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
+                if row < retrieved:  # the mean covers only places where a token was found
+                    there = [each.found[row] > 0 for each in self.agreements]
+                    starts = [each[places] for each, places in zip(starts, there, strict=True)]
+                acceptance[row][column] = mean_acceptance(starts)
+        return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
         """Predict the cost of decoding the measured answers with ``stack``.
@@ -124,33 +144,6 @@ class Measurements:
         for model in sorted(filter(layers.get, layers), key=layers.__getitem__):
             slowest = seconds[model] = max(slowest, seconds[model])
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
-
-    def _levels(self, sources: list[str], order: list[int]) -> Levels:
-        """The levels of ``sources``, then one level for each index of a model variant in ``order``."""
-        searched = [self.sources.index(name) for name in sources]
-        levels = [
-            Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_distribution(each))
-            for each in searched
-        ]
-        levels += [Level(self.variants[each].name, tuple(self.costs[each].tolist())) for each in order]
-        acceptance: list[list[float | None]] = [[None] * len(levels) for _ in levels]
-        runs: list[RunDistribution] = []
-        for column, verifier in enumerate(order, len(searched)):
-            known = {
-                row: [each.retrieved[source][verifier] for each in self.agreements]
-                for row, source in enumerate(searched)
-            }
-            for row, drafter in enumerate(order[: column - len(searched)], len(searched)):
-                if self.variants[drafter].model is not self.variants[verifier].model:
-                    longest = _LONGEST * self.depth
-                    known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
-            for row, starts in known.items():
-                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
-                if row < len(searched):  # the mean covers only places where a token was found
-                    there = [each.found[searched[row]] > 0 for each in self.agreements]
-                    starts = [each[places] for each, places in zip(starts, there, strict=True)]
-                acceptance[row][column] = mean_acceptance(starts)
-        return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
     def _found_distribution(self, source: int) -> tuple[float, ...]:
         """The distribution of the number of tokens that ``source`` finds at the start of each round of the target."""
