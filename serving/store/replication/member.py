@@ -78,9 +78,8 @@ class Member:
         self._bid = 0  # the epoch in which it wants to lead
         self._heard = self._received = clock()  # when anything came from the leader, and when changes came
         self._complete = self._heard  # when it last had all that the leader had
-        self._read_at = self._sure_at = float(
-            "-inf"
-        )  # when the register was read last, and when it last had this copy in sync
+        self._read_at = float("-inf")  # when the register was read last
+        self._sure_at = float("-inf")  # when it last had this copy in sync
         self._deciding = threading.Lock()  # held while the register is read and changed; taken before _role
         self._role = threading.RLock()  # held while this copy changes its role, or repeats changes
 
@@ -105,9 +104,7 @@ class Member:
                 return value.leader, value.epoch
             found = ask()
             if self.id in found and found[self.id].run != self._run:
-                self.problem = (
-                    f"another server has a copy of {self.name} with the same id; remove live/replica.json in one"
-                )
+                self.problem = f"another server has a copy of {self.name} of this id; remove live/replica.json in one"
                 return None
             leader = found.get(value.leader)
             if leader is not None and leader.leads and leader.epoch == value.epoch:

@@ -161,7 +161,7 @@ def test_two_copies_with_one_id_neither_lead_nor_follow(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "x", tmp_path / "y")
     with make_replica(tmp_path / "x") as first, make_replica(tmp_path / "y") as second:
         second.member.tick(lambda: {first.status().id: first.status()})
-        assert second.problem.startswith("another server has a copy of y with the same id; remove live/replica.json")
+        assert second.problem.startswith("another server has a copy of y of this id; remove live/replica.json")
         assert not second.status().leads
 
 
