@@ -126,7 +126,7 @@ class MakingOptions(setting.Options):
         "'auto' takes a fast tokenizer if its ids are proven equal; 'exact' takes only Hugging Face tokenizers",
         choices=TOKENIZATIONS,
     )
-    segment_tokens: int = option(DEFAULT_SEGMENT_TOKENS, "most tokens in a segment; bounds the memory of the build")
+    segment_tokens: int = option(DEFAULT_SEGMENT_TOKENS, "the most tokens in a segment; bounds the memory of the build")
     order_depth: int | None = option(
         None, f"number of first tokens by which suffixes are sorted (default: {DEFAULT_ORDER_DEPTH})"
     )

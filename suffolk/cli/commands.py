@@ -25,7 +25,7 @@ COMMANDS = {
     "pull": "copy a datastore from object storage",
     "generations": "list a datastore's generations in object storage, and roll back",
     "serve": "serve datastores over gRPC",
-    "promote": "let a copy of a live datastore lead, or show what the copies are",
+    "promote": "let a copy of a live datastore lead, or show the state of its copies",
     "generate": "generate text with drafts",
     "worker": "decode for many clients over gRPC",
     "cluster up": "start store servers, workers and a front on Ray",

@@ -128,7 +128,7 @@ class PlannerOptions(Options):
 
     GROUP = "drafting"
     max_nodes: Nodes = rare(
-        DEFAULT_NODES, "most nodes of a draft tree; measured costs decide how many of them are used"
+        DEFAULT_NODES, "the most nodes of a draft tree; measured costs decide how many of them are used"
     )
     costs: Path | None = rare(
         None, "file of 'suffolk profile' (default: the costs stored for this model, or a quick measurement)"

@@ -158,7 +158,7 @@ class Verify(Options):
     """Check a datastore for damage. The exit code is 0 if it is sound, 1 if it is damaged, and 2 if it
     cannot be checked.
 
-    Of a live datastore, every record of its log is checked too, also while a server appends to it. The
+    In a live datastore, every record of its log is checked too, even while a server appends to it. The
     end of the log may hold no whole record: a record is being written there, or a crash cut it off.
     That is no damage.
     """

@@ -39,16 +39,17 @@ class LiveOptions(Options):
         choices=DURABILITIES,
     )
     live_tokens: Annotated[int, Within(0, 1 << 50)] = rare(
-        0, "most tokens that a live datastore holds of what was appended, in memory and in files; 0 is no bound"
+        0, "the most tokens that a live datastore holds of what was appended, in memory and in files; 0 is no bound"
     )
     live_bytes: Annotated[int, Within(0, 1 << 50)] = rare(
-        0, "most bytes of memory for the documents of a live datastore; 0 is no bound"
+        0, "the most bytes of memory for the documents of a live datastore; 0 is no bound"
     )
     live_seconds: Annotated[int, Within(0, 1 << 40)] = rare(
         0, "age in seconds at which documents are removed; 0 keeps them"
     )
     live_group_tokens: Annotated[int, Within(1, 1 << 50)] = rare(
-        DEFAULT_GROUP_TOKENS, "most tokens of each group of a live datastore; its oldest documents go first"
+        DEFAULT_GROUP_TOKENS,
+        "the most tokens of each group of a live datastore; its oldest documents are removed first",
     )
     live_evict: str = rare(
         EVICTIONS[0],

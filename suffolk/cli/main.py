@@ -122,7 +122,7 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
         return 141
     except MemoryError as error:
         print(
-            f"{name}: not enough memory ({_line(error) or 'none left'}); give smaller numbers, or free some",
+            f"{name}: not enough memory ({_line(error) or 'none left'}); give smaller numbers, or free some memory",
             file=sys.stderr,
         )
         return 2

@@ -49,7 +49,7 @@ class ProfileMeasuringOptions(setting.Options):
         None, "folder of a datastore, in place of a model", metavar="STORE", excludes=("model",)
     )
     max_nodes: Annotated[int, Within(1, MAX_NODES)] = option(64, "nodes of a draft, with --datastore")
-    slots: int = option(8, "most requests at once")
+    slots: int = option(8, "the most requests at once")
     contexts: str | None = option(
         None,
         "numbers of cached tokens per request (default: 128,1024, or fewer if the model takes fewer)",

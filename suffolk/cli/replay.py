@@ -95,7 +95,7 @@ class ReplayDrafterOptions(DrafterOptions):
         metavar="NAME",
     )
     nodes: tuple[Nodes, ...] = option(
-        (DEFAULT_NODES,), "most nodes of a draft tree; several values are replayed in turn", several=True
+        (DEFAULT_NODES,), "the most nodes of a draft tree; several values are replayed in turn", several=True
     )
 
 

@@ -78,7 +78,9 @@ class Options(ServerOptions, LiveOptions, Configurable):
     occurrences: str = switch_option(
         "show callers who may read a datastore where a text occurs: ids and metadata of documents, and the text around it"
     )
-    max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "most requests at a time; further requests are refused")
+    max_concurrent: Annotated[int, Within(1, 1024)] = rare(
+        32, "the most requests at a time; further requests are refused"
+    )
 
 
 def run(options: Options) -> int:

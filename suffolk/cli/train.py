@@ -77,7 +77,7 @@ class DataOptions(setting.Options):
     corpus: tuple[str, ...] = option(REQUIRED, "file, folder or pattern to learn from", metavar="CORPUS", several=True)
     feature_cache: limits.CacheBytes = rare(
         0,
-        "most bytes of hidden states to keep beside DIR (with K, M, G or T, as in 200G), so "
+        "the most bytes of hidden states to keep beside DIR (with K, M, G or T, as in 200G), so "
         "that later passes need not compute them; 0 keeps none",
         metavar="BYTES",
         read=read_size,

@@ -42,9 +42,9 @@ class RoomOptions(DeviceOptions):
     slots: Annotated[int, Within(1, 1024)] = option(8, "requests decoded at once")
     capacity: Annotated[int, Within(2, 1 << 24)] = option(
         4096,
-        "most tokens of a request (prompt, new tokens and largest draft tree); at most the model's context",
+        "the most tokens of a request (prompt, new tokens and largest draft tree); at most the model's context",
     )
-    queue: Annotated[int, Within(0, 4096)] = rare(64, "most requests that wait; further requests are refused")
+    queue: Annotated[int, Within(0, 4096)] = rare(64, "the most requests that wait; further requests are refused")
     no_prefix_reuse: bool = option(
         False, "read every prompt whole, even if it begins like another text of its tenant that is in the cache"
     )
@@ -108,12 +108,12 @@ class Options(
     )
     stream_interval: Annotated[float, Within(0, 60_000)] = option(
         0.0,
-        "least time between two packets of a stream; 0 sends one packet for each step, whose size shows the accepted tokens",
+        "the least time between two packets of a stream; 0 sends one packet for each step, whose size shows the accepted tokens",
         metavar="MS",
     )
     typical_floor: Annotated[float, Within(0, 1)] = rare(
         0.0,
-        "least probability, under the model's own distribution, of a token that verification 'typical' may accept; 0 refuses "
+        "the least probability, under the model's own distribution, of a token that verification 'typical' may accept; 0 refuses "
         "'typical', because its answers may reveal text of the datastores",
     )
     share_learning: bool = rare(

@@ -77,5 +77,5 @@ def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         raise MemoryError("Unable to allocate 1. TiB")
 
     assert exit_code_of(work, "suffolk") == 2
-    said = "suffolk: not enough memory (Unable to allocate 1. TiB); give smaller numbers, or free some\n"
+    said = "suffolk: not enough memory (Unable to allocate 1. TiB); give smaller numbers, or free some memory\n"
     assert capsys.readouterr().err == said

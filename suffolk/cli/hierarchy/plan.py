@@ -85,7 +85,7 @@ class PlanOptions(setting.Options):
     """What to plan from."""
 
     rates: Path | None = option(None, "JSON file with costs and acceptance rates of the levels")
-    depth: int = option(DEPTH, "most tokens of a level, up to 256, or 64 with --measure")
+    depth: int = option(DEPTH, "the most tokens of a level, up to 256, or 64 with --measure")
     json: bool = option(False, "print the result as JSON")
 
 
