@@ -7,6 +7,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
+from string import digits
 from typing import Any
 
 from suffolk.build_index.arrow_file import FILE, STREAM, STREAM_ENDINGS
@@ -54,8 +55,11 @@ DESCRIPTIONS = {
     "dataset_dict.json": ("splits",),
     "dataset_infos.json": ("features",),
     "index.json": ("column_encodings", "chunk_bytes"),
+    "_committed_": ("added",),
+    "_committed_vacuum": ("removed",),
 }
-"""Files that ``datasets`` and streams of shards have beside their data -> keys, of which each file has one."""
+"""Files that ``datasets``, streams of shards and Databricks have beside their data, without the number at the end of their names,
+and names of which each holds one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
     if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
         return Form("", problem="bytes that are not UTF-8 (convert text to UTF-8)")
-    if any(f'"{mark}"' in text for mark in DESCRIPTIONS.get(name.rpartition("/")[2], ())):
+    if any(f'"{mark}"' in text for mark in DESCRIPTIONS.get(name.rpartition("/")[2].rstrip(digits), ())):
         return Form("", problem=DESCRIPTION)
     is_array = text[:1] == "["
     starts = ("{", "[", '"') if name.endswith(".json") else ("{", "[")  # of elements; ["a"] may begin a text

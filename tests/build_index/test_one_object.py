@@ -106,9 +106,14 @@ def test_descriptions_of_data_sets_are_no_texts(tmp_path: Path) -> None:
     (tmp_path / "train" / "index.json").write_text(
         '{"shards": [{"column_encodings": ["str"]}]}'
     )  # of MosaicML's shards
+    (tmp_path / "train" / "_committed_123").write_text(
+        '{"added":["part-0.snappy.parquet"],"removed":[]}'
+    )  # of Databricks
+    (tmp_path / "_committed_123").write_text("a text")
     found = find_inputs(options(tmp_path, strict=True))
-    assert [file.path for file in found.files] == [str(tmp_path / name) for name in ("state.json", "train/a.txt")]
-    assert found.skipped == {DESCRIPTION: 4}
+    names = ("_committed_123", "state.json", "train/a.txt")
+    assert [file.path for file in found.files] == [str(tmp_path / name) for name in names]
+    assert found.skipped == {DESCRIPTION: 5}
 
 
 @pytest.mark.parametrize("value", [3, 0.5, True, {"a": 1}, [1]])

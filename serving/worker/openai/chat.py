@@ -17,7 +17,7 @@ from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_calls import CallReader, MoreArguments, ToolCall
-from suffolk.serving.worker.openai.tool_choice import ToolChoice, first_call
+from suffolk.serving.worker.openai.tool_choice import ToolChoice
 from suffolk.serving.worker.openai.tool_format import ToolFormat
 
 Event = str | ToolCall | MoreArguments
@@ -72,7 +72,7 @@ class ChatAnswer(Answer[ChatBody]):
             added |= {"content": content} if content or not added else {}
             choices.append(_delta(run, added) | {"logprobs": logprobs})
         if self.body.functions:
-            choices += [_delta(run, {"function_call": call}) for call in first_call(calls)]
+            choices += [_delta(run, {"function_call": call["function"]}) for call in calls]
         else:
             choices += [_delta(run, {"tool_calls": [call]}) for call in calls]
         if step.finish:
@@ -104,7 +104,7 @@ class ChatAnswer(Answer[ChatBody]):
     def _called(self, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The field of a whole message for its calls."""
         if self.body.functions:
-            return {"function_call": first_call(calls)[0]}
+            return {"function_call": calls[0]["function"]}
         return {"tool_calls": [{key: call[key] for key in call if key != "index"} for call in calls]}
 
     def _finish(self, message: ChatMessage, reason: str) -> str:
@@ -143,6 +143,7 @@ class ChatMessage:
         self._parser = tools.parser(form) if tools is not None and self._reader is None else None
         self._form = form
         self._is_named = tools is not None and tools.is_named
+        self._is_single = tools is not None and tools.is_single
         self._calls = 0
 
     def add(self, text: str, finish: str) -> tuple[str, str, list[dict[str, Any]]]:
@@ -187,6 +188,9 @@ class ChatMessage:
     def _entries(self, events: Sequence[ToolCall | MoreArguments]) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []
         for event in events:
+            self._calls += isinstance(event, ToolCall)
+            if self._is_single and self._calls > 1:
+                continue  # the model was free to generate more calls than the answer may have
             if isinstance(event, ToolCall):
                 entries.append(self._entry(event))
             elif entries:
@@ -198,6 +202,5 @@ class ChatMessage:
     def _entry(self, call: ToolCall) -> dict[str, Any]:
         number = uuid.uuid4().hex
         name = number[:9] if self._form.name == "mistral" else f"call_{number}"  # Mistral's templates want 9 characters
-        self._calls += 1
         function = {"name": call.name, "arguments": call.arguments}
         return {"index": self._calls - 1, "id": name, "type": "function", "function": function}

@@ -64,7 +64,7 @@ class Item(ResponsePart):
     call_id: str | None = None
     name: str | None = None
     namespace: str | None = None
-    arguments: str | None = None
+    arguments: Any = None  # as in chats, where some clients send an object
     input: str | None = None
     output: Content | None = None
 

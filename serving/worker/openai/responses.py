@@ -198,6 +198,7 @@ def _head(model: str, body: ResponseBody) -> Event:
         "id": _id("resp"),
         "object": "response",
         "created_at": int(time.time()),
+        "background": False,
         "error": None,
         "incomplete_details": None,
         "instructions": body.instructions,

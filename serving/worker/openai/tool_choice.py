@@ -34,7 +34,7 @@ class ToolChoice:
     Attributes:
         functions: as in the request, by name.
         is_required: whether the answer must be a call.
-        is_single: whether the answer may have one call at most.
+        is_single: whether the answer may have one call at most. The grammar of required calls ensures it; else the first is kept.
         is_named: whether the request names the function.
     """
 
@@ -87,8 +87,7 @@ def read_tool_choice(
         tools: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}, ...].
         choice: none, auto, required, {"type": "function", "function": {"name": ...}}, or {"type": "allowed_tools",
             "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}; None for auto.
-        is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. It is enforced only if calls are
-            required.
+        is_parallel: ``parallel_tool_calls``, whether an answer may have several calls.
         paths: path of each function in the request; empty for a chat.
 
     Raises:
@@ -243,8 +242,3 @@ def read_function_call(functions: Sequence[Any], choice: str | Mapping[str, Any]
     if choice not in (None, "none", "auto"):
         raise InvalidArgument(Field("function_call"), f" is {choice!r}; it must be none, auto or {{'name': ...}}")
     return ToolChoice(found, is_required=False, is_single=True) if found and choice != "none" else None
-
-
-def first_call(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``function_call`` for each part of the first call. A message has no place for further calls, so they are left out."""
-    return [dict(call["function"]) for call in calls if call["index"] == 0]

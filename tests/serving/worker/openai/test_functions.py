@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.openai.chat import ChatMessage
-from suffolk.serving.worker.openai.tool_choice import first_call, read_function_call
+from suffolk.serving.worker.openai.tool_choice import read_function_call, read_tool_choice
 from suffolk.serving.worker.openai.tool_format import FORMATS
 from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_tools import ASKED, PARAMETERS, TEMPLATE, TOOLS
@@ -53,14 +53,25 @@ def test_functions_that_are_not_called_change_nothing(server: WorkerServer) -> N
     assert texts[0] == texts[1] == texts[2]
 
 
-def test_only_the_first_call_has_a_place_in_a_message() -> None:
-    tools = read_function_call(FUNCTIONS, None)
-    assert tools is not None
-    message = ChatMessage(tools, FORMATS["json"])
-    text = '[{"name": "now", "arguments": {}}, {"name": "weather", "arguments": {"unit": "C", "days": 2}}]'
-    _, content, calls = message.add(text, "stop")
-    assert (content, len(calls)) == ("", 2)
-    assert first_call(calls) == [{"name": "now", "arguments": "{}"}]
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("finish", ["eos", "length"])
+def test_an_answer_that_may_have_one_call_has_the_first(size: int, finish: str) -> None:
+    """Regression: with ``parallel_tool_calls`` false, the answer had all calls that the model made."""
+    text = "".join(
+        f'<tool_call>{{"name": "{name}", "arguments": {arguments}'
+        for name, arguments in (("now", "{}}</tool_call>\n"), ("weather", '{"days": 2'))
+    )
+    text += "}}</tool_call>" if finish == "eos" else ""
+    parts = [text[at : at + size] for at in range(0, len(text), size)]
+    for tools in (read_function_call(FUNCTIONS, None), read_tool_choice(TOOLS, "auto", is_parallel=False)):
+        message = ChatMessage(tools, FORMATS["hermes"])
+        found = [message.add(part, finish if at == len(parts) - 1 else "") for at, part in enumerate(parts)]
+        calls = [call for _, each in found for call in each]
+        assert "".join(content for content, _ in found) == ""
+        assert [(call["index"], call["function"]) for call in calls] == [(0, {"name": "now", "arguments": "{}"})]
+        assert message.finish(finish) == ("tool_calls" if finish == "eos" else "length")
+    parallel = ChatMessage(read_tool_choice(TOOLS, "auto"), FORMATS["hermes"])
+    assert {call["index"] for call in parallel.add(text, finish)[1]} == {0, 1}
 
 
 def test_earlier_calls_and_their_results_reach_the_template(server: WorkerServer) -> None:

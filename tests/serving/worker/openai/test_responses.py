@@ -131,6 +131,7 @@ def test_the_response_shows_its_format_as_openai_does(server: WorkerServer, name
     fields = {"input": "x", "text": {"format": form if name is None else form | {"name": name}, "verbosity": "medium"}}
     reply = ask(server, "POST", PATH, fields)[2]
     assert reply["text"] == {"format": form | {"name": name or "response"}, "verbosity": "medium"}
+    assert reply["background"] is False
     TypeAdapter(Response).validate_python(reply)
 
 
@@ -155,7 +156,7 @@ def test_items_become_messages() -> None:
             "arguments": "{}",
             "status": "completed",
         },
-        {"type": "function_call", "call_id": "c2", "name": "now", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c2", "name": "now", "arguments": {}},  # as some clients send it
         {"type": "function_call_output", "call_id": "c1", "output": "5"},
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "6"}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
@@ -165,11 +166,12 @@ def test_items_become_messages() -> None:
     ]
     body = ResponseBody.model_validate({"input": items, "instructions": "You are a clock."})
     call = {"type": "function", "function": {"name": "now", "arguments": "{}"}}
+    as_object = {"id": "c2", "type": "function", "function": {"name": "now", "arguments": {}}}
     patch = {"name": "apply_patch", "arguments": '{"input": "*** Begin"}'}
     assert [message.model_dump(exclude_none=True) for message in chat_of(body).messages] == [
         {"role": "system", "content": "You are a clock.\n\nBe short."},
         {"role": "user", "content": "Rain?"},
-        {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c1", **call}, {"id": "c2", **call}]},
+        {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c1", **call}, as_object]},
         {"role": "tool", "content": "5", "tool_call_id": "c1"},
         {"role": "tool", "content": "6", "tool_call_id": "c2"},
         {"role": "assistant", "content": "No.", "tool_calls": [{"id": "c3", "type": "function", "function": patch}]},
