@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,9 @@ MAX_STATES = 50_000
 
 A parser that needs more states fails, and cannot be used again.
 """
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 
 
 class GrammarCompiler:
@@ -180,15 +184,35 @@ def _check(grammar: Grammar) -> None:
 
 
 def _lark(grammar: Grammar) -> str:
-    """Rules in llama.cpp's syntax as rules in Lark's."""
+    """Rules in llama.cpp's syntax as rules in Lark's.
+
+    The library's converter keeps escapes that texts in Lark lack, and takes zeros from the others, so they are rewritten around it.
+    """
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
-        return gbnf_to_lark(grammar.text)
+        return _ESCAPE.sub(_lark_escape, gbnf_to_lark(_ESCAPE.sub(_short_escape, grammar.text)))
     except IndexError:
         raise _refusal(grammar, "it ends in the middle of a text or class") from None
     except USER_CODE_ERRORS as error:  # plain Exceptions too, for example for a rule that does not exist
         raise _refusal(grammar, message_line(error)) from None
+
+
+def _short_escape(found: re.Match[str]) -> str:
+    r"""An escape of GBNF as ``\xHH``, or as the character itself."""
+    digits = found[1] or found[2] or found[3]
+    if not digits and found[4] not in "[]":
+        return found[0]
+    code = int(digits, 16) if digits else ord(found[4])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    is_character = code < 0xD800 or 0xDFFF < code < 0x110000
+    return chr(code) if is_character else found[0]  # the library says what is wrong
+
+
+def _lark_escape(found: re.Match[str]) -> str:
+    r"""``\xHH`` as texts and classes of Lark write it."""
+    return f"\\u00{found[1]}" if found[1] else found[0]
 
 
 def _reason(matcher: LLMatcher) -> str:
