@@ -97,9 +97,11 @@ def storage_errors(place: str) -> Iterator[None]:
             f"{place}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
         ) from error
     except ValueError as error:
+        if "Protocol not known" in str(error):  # one of SCHEMES, which fsspec learns from its package
+            raise Unsupported(f"{place}: {short_reason(error)}; pip install adlfs brings it") from error
+        endpoint = "; write AWS_ENDPOINT_URL, or endpoint_url of the profile, as https://HOST:PORT"
         raise InvalidArgument(
-            f"{place}: {short_reason(error)}; the forms of URLs are {FORMS}; write AWS_ENDPOINT_URL, or endpoint_url of the "
-            "profile, as https://HOST:PORT"
+            f"{place}: {short_reason(error)}; the forms of URLs are {FORMS}{endpoint * place.startswith('s3')}"
         ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{place}: not found ({short_reason(error)}); check the URL") from error

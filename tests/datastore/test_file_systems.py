@@ -44,6 +44,15 @@ def test_errors_of_clients(raised: Exception, error: type[SuffolkError], message
         raise raised
 
 
+def test_advice_is_of_the_same_kind_of_storage() -> None:
+    """Regression: a URL whose package is missing was answered with the settings of S3."""
+    missing = "Protocol not known: abfss; pip install adlfs brings it$"
+    with pytest.raises(Unsupported, match=missing), storage_errors("abfss://a/b"):
+        raise ValueError("Protocol not known: abfss")
+    with pytest.raises(InvalidArgument, match="the forms of URLs are [^;]*$"), storage_errors("gs://a/b"):
+        raise ValueError("no bucket")
+
+
 def test_warnings_of_clients_are_not_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

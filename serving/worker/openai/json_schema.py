@@ -22,6 +22,8 @@ _NULLS = ("const", "default")
 _LOWER = ("minimum", "exclusiveMinimum")
 _ANY_NAME: tuple[Any, ...] = (True, {}, {"type": "string"})
 """Values of ``propertyNames`` that every name fits, as Zod writes them."""
+_ANYTHING: tuple[Any, ...] = ({}, True)
+"""Schemas that every value fits."""
 _UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
 """Look-around or a back-reference; the grammar library has neither."""
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -39,7 +41,9 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
     Raises RefusedGrammar if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
     """
     try:
-        given = _enforced(schema, strict)
+        given = _enforced({name: value for name, value in schema.items() if name != "nullable"}, strict)
+        if not isinstance(given, dict):
+            raise InvalidArgument("no value fits 'not' of a schema that every value fits; leave it out")
         own = given.get("x-guidance", {})
         if not isinstance(own, dict):
             raise InvalidArgument(
@@ -55,11 +59,14 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
 
 
 def _enforced(schema: Any, strict: bool) -> Any:
-    """A copy without the keywords that are null, and unless ``strict`` without the patterns that the library cannot read."""
+    """A copy in keywords that the library knows. It has no keywords that are null, and unless ``strict`` no patterns that the
+    library cannot read."""
     if isinstance(schema, list):
         return [_enforced(each, strict) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
+    if schema.get("not") in _ANYTHING:
+        return False  # Zod's undefined and never
     found: dict[str, Any] = {}
     for name, value in schema.items():
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
@@ -76,7 +83,17 @@ def _enforced(schema: Any, strict: bool) -> Any:
             found[name] = {key: _enforced(each, strict) for key, each in value.items()}
         else:
             found[name] = value if name in _DATA else _enforced(value, strict)
-    return found
+    return _nullable(found) if found.pop("nullable", None) is True else found
+
+
+def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """``schema`` that null fits too, as ``nullable`` of OpenAPI 3.0 means it."""
+    if "type" not in schema or "const" in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    values = schema.get("enum")
+    enum = {"enum": [*values, None]} if isinstance(values, list) and None not in values else {}
+    return {**schema, "type": list(dict.fromkeys([*types, "null"])), **enum}
 
 
 def _joined_unions(schema: Any, root: Any) -> Any:

@@ -40,8 +40,13 @@ MAX_STATES = 50_000
 A parser that needs more states fails, and cannot be used again.
 """
 
-
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+"""An escape in GBNF or Lark."""
+_FILLING = re.compile(
+    r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z))|#[^\n]*|(?<!\s)\s+(?=\|)', re.DOTALL
+)
+"""A text or a class in GBNF, which is the group; or a comment, or the white space before another alternative. Texts and classes may
+lack their ends, so that each character is read once."""
 
 
 class GrammarCompiler:
@@ -191,17 +196,25 @@ def _lark(grammar: Grammar) -> str:
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
-        return _ESCAPE.sub(_lark_escape, gbnf_to_lark(_ESCAPE.sub(_short_escape, grammar.text)))
+        rules = _ESCAPE.sub(_short_escape, grammar.text)
+        for _ in range(2):  # white space may stand on both sides of a comment
+            rules = _FILLING.sub(_joined, rules)
+        return _ESCAPE.sub(_lark_escape, gbnf_to_lark(rules))
     except IndexError:
         raise _refusal(grammar, "it ends in the middle of a text or class") from None
     except USER_CODE_ERRORS as error:  # plain Exceptions too, for example for a rule that does not exist
         raise _refusal(grammar, message_line(error)) from None
 
 
+def _joined(found: re.Match[str]) -> str:
+    """No comment, and no line end before another alternative: the library's converter takes none there, as older llama.cpp."""
+    return found[1] or " " * found[0].isspace()
+
+
 def _short_escape(found: re.Match[str]) -> str:
     r"""An escape of GBNF as ``\xHH``, or as the character itself."""
     digits = found[1] or found[2] or found[3]
-    if not digits and found[4] not in "[]":
+    if not digits and (found[4].isalnum() or found[4] in '"\\'):
         return found[0]
     code = int(digits, 16) if digits else ord(found[4])
     if code < 0x100:

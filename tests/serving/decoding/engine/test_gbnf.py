@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.sampling.grammar import Grammar
-from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
+from suffolk.serving.decoding.engine.sampling.grammar import MAX_GRAMMAR, Grammar
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import _FILLING, GrammarCompiler, _joined
 from tests.support.grammars import ending_target
 
 
@@ -20,6 +22,7 @@ from tests.support.grammars import ending_target
         (r"root ::= [\x5e\x2dz] [\u00e0-\u00ef] [^\x00-\x1F\x7F\u2028]", "-é "),
         (r"root ::= [\U0001F600-\U0001F64F]", "😁"),
         (r'root ::= "\\x41" "\\" # "\x41"', "\\x41\\"),
+        (r'root ::= [a\-z] "\-\/"', "--/"),
     ],
 )
 def test_escapes_are_those_of_llama_cpp(rules: str, text: str) -> None:
@@ -30,6 +33,31 @@ def test_escapes_are_those_of_llama_cpp(rules: str, text: str) -> None:
     assert target.tokenizer.decode(tokens) == text
     assert matcher.try_consume_tokens(tokens) == len(tokens)
     assert matcher.is_accepting()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        'root ::= "a"\n  | b # "c" [d]\n  # e\n\n | [#|]\nb ::= "b #  |"\n',
+        'root ::=\n  "a" |\n  b |\n  [#|] # f\n# g\nb ::= "b #  |"',
+    ],
+)
+def test_alternatives_may_be_on_lines_of_their_own(rules: str) -> None:
+    """Regression: a line could not begin with one."""
+    target = ending_target()
+    for text in ("a", "b #  |", "#", "|"):
+        matcher = GrammarCompiler.of(target).compile(Grammar("gbnf", rules))
+        tokens = target.tokenizer.encode(text, add_special_tokens=False)
+        assert matcher.try_consume_tokens(tokens) == len(tokens)
+        assert matcher.is_accepting()
+
+
+@pytest.mark.parametrize("part", [" \n", '"', "[", '"\\', "[\\", "#", " |"])
+def test_a_long_grammar_is_refused_soon(part: str) -> None:
+    rules = "root ::= " + part * ((MAX_GRAMMAR - 9) // len(part))
+    begin = time.monotonic()
+    assert _FILLING.sub(_joined, rules) is not None
+    assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("escape", [r"\ud83d", r"\U00110000", r"\x4", r"\q"])

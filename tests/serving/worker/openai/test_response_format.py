@@ -106,7 +106,7 @@ def test_a_strict_union_whose_branches_differ_in_type_or_constant_is_one_of_them
 
 
 @pytest.mark.parametrize(
-    "keyword", [{"uniqueItems": True}, {"contains": {"const": 1}}, {"if": {}, "then": {}}, {"not": {}}]
+    "keyword", [{"uniqueItems": True}, {"contains": {"const": 1}}, {"if": {}, "then": {}}, {"not": {"const": 1}}]
 )
 def test_strict_schemas_may_not_have_keywords_that_are_not_enforced(target: Target, keyword: dict[str, Any]) -> None:
     nested = {"type": "object", "properties": {"a": {"type": "array", **keyword}}}
@@ -125,6 +125,38 @@ def test_keywords_that_are_null_count_as_absent(target: Target, strict: bool) ->
     empty = {"type": "object", "properties": None}
     assert accepts(target, empty, "{}", strict)
     assert not accepts(target, empty, '{"a": 1}', strict)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_nullable_fields_may_be_null(target: Target, strict: bool) -> None:
+    """Regression: ``nullable`` of OpenAPI 3.0, as Zod 3 writes it, was ignored."""
+    names: dict[str, Any] = {
+        "a": {"type": "string", "nullable": True},
+        "b": {"type": "integer", "enum": [1], "nullable": True},
+        "c": {"$ref": "#/$defs/nullable", "nullable": True},
+        "d": {"type": ["integer", "null"], "nullable": True},
+        "e": {"type": "integer", "nullable": False},
+        "nullable": {"const": 3, "type": "integer", "nullable": True},
+    }
+    schema = {"type": "object", "properties": names, "required": [*names], "$defs": {"nullable": {"type": "boolean"}}}
+    for root in ({}, {"nullable": True}):
+        assert accepts(target, schema | root, '{"a":"x","b":1,"c":true,"d":2,"e":3,"nullable":3}', strict)
+        nulls = '{"a":null,"b":null,"c":null,"d":null,"e":3,"nullable":null}'
+        assert accepts(target, schema | root, nulls, strict)
+        assert not accepts(target, schema | root, nulls.replace("3", "null"), strict)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_branches_of_no_value_are_left_out(target: Target, strict: bool) -> None:
+    """Regression: ``{"not": {}}``, as Zod 3 writes undefined, was refused under strict."""
+    optional = {"anyOf": [{"anyOf": [{"not": {}}, {"type": "number"}]}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"a": optional, "b": {"not": {}}}, "required": ["a"]}
+    assert accepts(target, schema, '{"a": 3}', strict)
+    assert accepts(target, schema, '{"a": null}', strict)
+    assert not accepts(target, schema, '{"a": "x"}', strict)
+    assert not accepts(target, schema, '{"a": 3, "b": 1}', strict)
+    with pytest.raises(InvalidArgument, match="no value fits 'not' of a schema"):
+        accepts(target, {"not": {}}, "1", strict)
 
 
 @pytest.mark.parametrize("names", [{"type": "string"}, {}, True])
