@@ -28,8 +28,9 @@ class RemoteFile:
 def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files that ``url`` means, in the order of names, and whether it names them: by a URL or a pattern, not by a folder.
 
-    A file may have the characters of patterns in its name. Files of a folder whose names begin with a dot, or that lie in a folder
-    with such a name, are left out. So are the empty objects with a slash at the end by which object stores show folders.
+    A file may have the characters of patterns in its name. A file and a folder may have one name. Files of a folder whose names
+    begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the end by
+    which object stores show folders.
 
     Raises:
         NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.
@@ -37,7 +38,7 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     files, path = open_file_system(url)
     with storage_errors(url):
         is_pattern = not PATTERN.isdisjoint(path) and not files.isfile(path)
-        listed = files.glob(path, detail=True) if is_pattern else _listed(files, path)
+        listed = _matching(files, path) if is_pattern else _listed(files, path)
         found = {name: facts for name, facts in listed.items() if not name.endswith("/") or facts["size"]}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
         entries = [
@@ -50,16 +51,29 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
         return [_file(files.unstrip_protocol(name), facts) for name, facts in entries], named
 
 
-def _listed(files: Any, path: str) -> dict[str, Any]:
-    """The files below ``path``, or the file ``path``, with facts. A bucket may let a caller read files and not list them."""
+def _matching(files: Any, path: str) -> dict[str, Any]:
+    """The files that the pattern ``path`` matches, with facts; with folders where fsspec cannot leave them out."""
+    found: dict[str, Any]
     try:
-        found: dict[str, Any] = files.find(path, detail=True)
-        return found
-    except PermissionError:
+        found = files.glob(path, detail=True, withdirs=False)  # a folder would hide the file of its name
+    except TypeError:
+        found = files.glob(path, detail=True)
+    return found
+
+
+def _listed(files: Any, path: str) -> dict[str, Any]:
+    """The files below ``path``, and the file ``path``, with facts. A bucket may let a caller read files and not list them."""
+    found: dict[str, Any] = {}
+    if "://" not in path:  # a page that lists files, over HTTP, is none of them
         with suppress(OSError):
             if (facts := files.info(path))["type"] == "file":
-                return {path: facts}
-        raise
+                found[path] = facts
+    try:
+        found |= files.find(path, detail=True)
+    except PermissionError:
+        if not found:
+            raise
+    return found
 
 
 def open_url(url: str) -> BinaryIO:

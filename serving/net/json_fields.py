@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
     """A whole float as an integer; other values unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Int = Annotated[int, BeforeValidator(_whole)]
+Int = Annotated[int, BeforeValidator(whole)]
 """An integer, or a whole float such as 8.0. Not for items of long lists, because each would be checked in Python."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBody
+from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBody, whole
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.known_fields import check_extra
@@ -23,12 +23,12 @@ RANDOM = -1
 
 
 def _given(seed: Any) -> Any:
-    """``seed``, or None if it is ``RANDOM``."""
-    return None if seed == RANDOM else seed
+    """``seed``, a whole float as an integer, or None if it is ``RANDOM``."""
+    return None if seed == RANDOM else whole(seed)
 
 
 Count = Annotated[Int, Field(ge=1)]
-Seed = Annotated[Annotated[Int, Field(ge=-(1 << 63), lt=1 << 63)] | None, BeforeValidator(_given)]
+Seed = Annotated[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None, BeforeValidator(_given)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 """Never a float: a prompt has many, and each would be checked in Python."""
 

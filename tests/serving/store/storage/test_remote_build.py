@@ -88,6 +88,22 @@ def test_an_object_whose_name_ends_with_a_slash_is_named(s3: S3Server, url: str)
     assert [(each.place, each.reason) for each in inputs.unread] == [(f"{url}/b/", "name that ends with a slash")]
 
 
+def test_a_file_and_a_folder_of_one_name_are_both_read(tmp_path: Path, s3: S3Server, url: str) -> None:
+    """Regression: a pattern lost the file, and so did the URL of both."""
+    for name in ("one", "one/a", "one.txt", "two/b"):
+        fsspec.filesystem("s3").pipe_file(f"{url}/{name}", b"two words")
+    wanted = {
+        url: ["one", "one.txt", "one/a", "two/b"],
+        f"{url}/one": ["one", "one/a"],
+        f"{url}/*": ["one", "one.txt"],
+        f"{url}/o*": ["one", "one.txt"],
+        f"{url}/**": ["one", "one.txt", "one/a", "two/b"],
+    }
+    for number, (corpus, names) in enumerate(wanted.items()):
+        read = documents(tmp_path, [corpus], str(number))
+        assert [source for source, _ in read] == [f"{url}/{name}" for name in names], corpus
+
+
 def test_corpora_are_streamed(tmp_path: Path, s3: S3Server, corpus: str) -> None:
     for names in (["a.jsonl.zst", "b.jsonl.gz", "e.parquet"], ["d.py"], [""]):
         expected = documents(tmp_path, [str(tmp_path / "local" / name) for name in names], f"local-{names[0]}")

@@ -184,7 +184,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(stop=["x"] * 18), "stop", "stop: list should have at most 16 items"),
         (chat(stop="x" * 257), "stop[0]", "stop[0] has 257 characters; the limit is 256"),
         (chat(stop=""), "stop", "stop[0] is ''"),
-        (chat(seed=1 << 63), "seed", "seed"),
+        (chat(seed=1 << 63), "seed", f"seed is {1 << 63}; input should be less than {1 << 63}"),
         (chat(presence_penalty=2.5), "presence_penalty", "presence_penalty is 2.5; it must be between -2 and 2"),
         (chat(logit_bias={"a": 1}), "logit_bias", "logit_bias has the key 'a'; its keys must be token ids"),
         (chat(logit_bias={"9" * 5000: 1}), "logit_bias", f"logit_bias has the key '{'9' * 20}'; its keys must be"),
