@@ -221,7 +221,7 @@ def _report(
         segments=len(state.finished),
         documents=counts.documents,
         tokens=counts.tokens,
-        described=counts.described if options.metadata else None,
+        described={name: counts.described.get(name, 0) for name in options.metadata},
         text_bytes=counts.text_bytes,
         store_bytes=sum(segment.entry.bytes for segment in state.finished),
         seconds=clock.total,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -147,7 +149,7 @@ def _block(
     counts: BuildCounts,
     left_out: Sequence[Skipped] = (),
 ) -> EncodedBlock:
-    counts.documents, counts.described = len(sources), sum(map(bool, metadata))
+    counts.documents, counts.described = len(sources), dict(Counter(chain.from_iterable(metadata)))
     counts.tokens = len(tokens) - len(sources)
     return EncodedBlock(tokens, sources, metadata, counts, list(left_out))
 

@@ -19,8 +19,8 @@ from suffolk.datastore.files import write_atomically
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import SegmentEntry
 
-JOURNAL_FORMAT = 3
-"""Increased whenever blocks are cut or tokenized differently. A build is resumed only by a version with the same number."""
+JOURNAL_FORMAT = 4
+"""Increased whenever blocks are cut, tokenized or counted differently. Only a version with the same number resumes a build."""
 
 
 @dataclass(frozen=True, slots=True)

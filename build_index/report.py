@@ -22,7 +22,7 @@ class BuildReport:
         store: the datastore's folder.
         generation: the generation that was published.
         segments, documents, tokens: number of each that this build added.
-        described: number of documents with metadata; None if ``--metadata`` is not given.
+        described: number of documents with each field of ``--metadata``.
         text_bytes: bytes of UTF-8 text; for tokenized corpora, bytes of token ids.
         store_bytes: size of the added segments.
         seconds: wall time of this run.
@@ -47,7 +47,7 @@ class BuildReport:
     segments: int
     documents: int
     tokens: int
-    described: int | None
+    described: dict[str, int]
     text_bytes: int
     store_bytes: int
     seconds: float
@@ -103,8 +103,9 @@ class BuildReport:
         ]
         if self.left_out:
             lines.append(f"  left out   {count(self.left_out, 'record')} without a document")
-        if self.described is not None:
-            lines.append(f"  metadata   kept with {self.described:,} of {count(self.documents, 'document')}")
+        if self.described:
+            kept = ", ".join(f"{name} with {number:,}" for name, number in self.described.items())
+            lines.append(f"  metadata   {kept} of {count(self.documents, 'document')}")
         if self.resumed_segments:
             lines.insert(3, f"  resumed    {count(self.resumed_segments, 'segment')} of an interrupted run")
         return lines

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 
@@ -84,7 +84,7 @@ class BuildCounts:
 
     Attributes:
         documents: number of documents that have tokens.
-        described: number of documents that have metadata.
+        described: number of documents that have each metadata field; a field that none has may be absent.
         tokens: number of tokens, without separators.
         text_bytes: bytes of UTF-8 text; for tokenized corpora, bytes of token ids.
         replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
@@ -94,7 +94,7 @@ class BuildCounts:
     """
 
     documents: int = 0
-    described: int = 0
+    described: dict[str, int] = field(default_factory=dict)
     tokens: int = 0
     text_bytes: int = 0
     replaced: int = 0
@@ -104,5 +104,10 @@ class BuildCounts:
     left_out: int = 0
 
     def add(self, other: BuildCounts) -> None:
+        self.described = {
+            name: self.described.get(name, 0) + other.described.get(name, 0)
+            for name in self.described | other.described
+        }
         for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+            if item.name != "described":
+                setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))

@@ -45,7 +45,7 @@ def test_from_the_corpus_to_the_answers(tmp_path: Path, capsys: pytest.CaptureFi
     tokenizer = write_tokenizer(tmp_path)
     fields = ("--id-field", "id", "--metadata", "license,repo.name")
     assert run("build", "--tokenizer", tokenizer, "--output", store, *fields, corpus) == 0
-    assert "metadata   kept with 30 of 30 documents" in capsys.readouterr().out
+    assert "metadata   license with 30, repo.name with 30 of 30 documents" in capsys.readouterr().out
     whole = ("--max-match", "54", "--ids", *map(str, tokenize(texts[4])[:40]))
     assert run("lookup", store, *whole, "--json") == 0
     (place,) = json.loads(capsys.readouterr().out)["occurrences"]

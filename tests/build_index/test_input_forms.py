@@ -375,10 +375,10 @@ def test_parquet_takes_the_names_that_json_lines_take(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.parquet"):
         made = BuildOptions(
             (str(tmp_path / name),), tmp_path / f"store-{name}", write_tokenizer(tmp_path), text_field="doc.text",
-            id_field="doc.id.n", metadata=("meta.lang",),
+            id_field="doc.id.n", metadata=("meta.lang", "region"),
         )  # fmt: skip
         report = build(made)
-        assert (report.documents, report.described, report.left_out) == (3, 3, 1)
+        assert (report.documents, report.described, report.left_out) == (3, {"meta.lang": 3, "region": 0}, 1)
         found[name] = [(str(source).rpartition("#")[2], ids) for source, ids in read_documents(made.output)]
     assert found["a.parquet"] == found["a.jsonl"]
     assert [source for source, _ in found["a.jsonl"]] == ["0", "1", "3"]
