@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from suffolk.build_index.block import BLOCK_BYTES
-from suffolk.datastore.errors import Corruption, Field, InvalidArgument
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import open_url, read_head
 
@@ -228,4 +228,13 @@ def _pieces(frame: Any, chunk: bytes) -> Iterator[bytes]:
 def _broken(file: InputFile, reason: object) -> Corruption:
     return Corruption(
         f"corpus {file.path}: broken {file.packing} stream ({reason}); fetch the file again or leave it out"
+    )
+
+
+def read_error(path: str | Path, error: OSError) -> NotFound | InvalidArgument:
+    """The error for a corpus file that cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"corpus {path}: the file is gone; check the name, and leave corpora alone during a build")
+    return InvalidArgument(
+        f"corpus {path}: cannot be read ({error.strerror or error}); check the file and its permissions"
     )

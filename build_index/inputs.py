@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 from collections import Counter
@@ -10,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from suffolk.build_index.form import NO_TEXT_AT_ALL, Form, find_form
-from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start, without_ending
+from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_error, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.patterns import expand_pattern
 from suffolk.build_index.skipped import Skipped
 from suffolk.build_index.table_logs import DATASTORE, is_store, stores_at, table_problem, tables_at
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
@@ -29,6 +28,7 @@ PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache; ``HUB_COPIES`` hold the snapshots' files without their names."""
 NO_FILE = "not a regular file"
+LINKED = "linked folder (name it)"
 EXAMPLES = 3
 """Files that a summary names for each reason."""
 FORMS = "text, JSON lines, JSON arrays, Parquet, Arrow, .npy or .bin files"
@@ -220,7 +220,11 @@ def _expand(corpus: str, options: BuildOptions, inputs: Inputs) -> Iterator[tupl
     elif os.path.isfile(corpus):
         yield corpus, True
     elif PATTERN & set(corpus):
-        matches = sorted(glob.glob(corpus, recursive=True))
+        try:
+            matches, linked = expand_pattern(corpus)
+        except OSError as error:
+            _refuse(error)
+        inputs.unread += [Skipped(folder, LINKED) for folder in linked]
         if not matches:
             raise NotFound(f"corpus {corpus}: the pattern matches no file; check it, and quote it against the shell")
         for match in matches:
@@ -257,7 +261,7 @@ def _walk(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
         seen = sorted(name for name in folders if not name.startswith(".") and not _is_store(parent, name, options))
         folders[:] = [name for name in seen if not os.path.islink(os.path.join(parent, name))]
         for name in (name for name in seen if name not in folders):  # links may form cycles
-            inputs.unread.append(Skipped(os.path.join(parent, name), "linked folder (name it)"))
+            inputs.unread.append(Skipped(os.path.join(parent, name), LINKED))
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name.startswith("."):
@@ -289,12 +293,3 @@ def _takes_tokens(options: BuildOptions) -> bool:
     They are skipped unless tokens are expected, because source trees hold other arrays.
     """
     return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
-
-
-def read_error(path: str | Path, error: OSError) -> NotFound | InvalidArgument:
-    """The error for a corpus file that cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return NotFound(f"corpus {path}: the file is gone; check the name, and leave corpora alone during a build")
-    return InvalidArgument(
-        f"corpus {path}: cannot be read ({error.strerror or error}); check the file and its permissions"
-    )

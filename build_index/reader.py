@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.block import BLOCK_BYTES, BLOCK_TOKENS, START, Block, Payload, Position, Texts, TokenRun
-from suffolk.build_index.input_file import InputFile, read_chunks
-from suffolk.build_index.inputs import Inputs, read_error
+from suffolk.build_index.input_file import InputFile, read_chunks, read_error
+from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import read_array, read_lines
 from suffolk.build_index.read_parquet import read_parquet

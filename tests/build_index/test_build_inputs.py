@@ -46,15 +46,39 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
     scan = os.scandir
 
     def refuse(path: str) -> Any:  # root may read everything
-        if str(path).endswith("locked"):
+        if str(path).rstrip("/").endswith("locked"):
             raise PermissionError(13, "Permission denied", path)
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(
-        InvalidArgument, match=r"locked: cannot be read \(Permission denied\); check the file and its perm"
-    ):
-        find_inputs(options(tmp_path))
+    for corpus in (tmp_path, tmp_path / "**"):
+        with pytest.raises(
+            InvalidArgument, match=r"locked/?: cannot be read \(Permission denied\); check the file and its perm"
+        ):
+            find_inputs(options(corpus))
+
+
+def test_a_pattern_enters_no_linked_folder_below_two_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: with two links in circles the build never began."""
+    for name in ("a.txt", "in/b.txt", "in/deep/c.txt", ".hidden/d.txt", "in/e.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / "in/up").symlink_to("..")
+    (tmp_path / "in/self").symlink_to(".")
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    monkeypatch.chdir(tmp_path)
+    wanted = {
+        "**/*.txt": ["a.txt", "in/b.txt", "in/deep/c.txt"],
+        "in/**": ["in/b.txt", "in/deep/c.txt", "in/e.py"],
+        "**/deep/**/*.txt": ["in/deep/c.txt"],
+        "**": ["a.txt", "in/b.txt", "in/deep/c.txt", "in/e.py"],
+    }
+    for pattern, names in wanted.items():
+        for start in ("", f"{tmp_path}/"):
+            inputs = find_inputs(options(start + pattern))
+            assert [file.path for file in inputs.files] == [start + name for name in names]
+            assert inputs.skipped["linked folder (name it)"] == 2
 
 
 def test_patterns_and_missing_inputs(tmp_path: Path) -> None:

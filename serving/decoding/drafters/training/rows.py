@@ -12,7 +12,8 @@ from pathlib import Path
 from suffolk.build_index.block import Lines, Records, Texts, TokenRun
 from suffolk.build_index.conversation import Message, find_conversation
 from suffolk.build_index.documents import has_field, no_content, parse_documents, read_field, read_records
-from suffolk.build_index.inputs import Inputs, find_inputs, read_error
+from suffolk.build_index.input_file import read_error
+from suffolk.build_index.inputs import Inputs, find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
 from suffolk.datastore.errors import InvalidArgument

@@ -66,12 +66,12 @@ def test_an_answer_that_may_have_one_call_has_the_first(size: int, finish: str) 
     for tools in (read_function_call(FUNCTIONS, None), read_tool_choice(TOOLS, "auto", is_parallel=False)):
         message = ChatMessage(tools, FORMATS["hermes"])
         found = [message.add(part, finish if at == len(parts) - 1 else "") for at, part in enumerate(parts)]
-        calls = [call for _, each in found for call in each]
-        assert "".join(content for content, _ in found) == ""
+        calls = [call for _, _, each in found for call in each]
+        assert "".join(content for _, content, _ in found) == ""
         assert [(call["index"], call["function"]) for call in calls] == [(0, {"name": "now", "arguments": "{}"})]
         assert message.finish(finish) == ("tool_calls" if finish == "eos" else "length")
     parallel = ChatMessage(read_tool_choice(TOOLS, "auto"), FORMATS["hermes"])
-    assert {call["index"] for call in parallel.add(text, finish)[1]} == {0, 1}
+    assert {call["index"] for call in parallel.add(text, finish)[2]} == {0, 1}
 
 
 def test_earlier_calls_and_their_results_reach_the_template(server: WorkerServer) -> None:
