@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import Metadata
 
 BLOCK_BYTES = 1 << 20
@@ -48,11 +49,13 @@ class Records:
 class Texts:
     """Whole documents as (source, text or UTF-8 bytes).
 
-    ``metadata`` has an entry for each document, or is empty if no document has metadata.
+    ``metadata`` has an entry for each document, or is empty if no document has metadata. ``left_out``: what is too
+    damaged to read.
     """
 
     documents: tuple[tuple[str, str | bytes], ...]
     metadata: tuple[Metadata, ...] = ()
+    left_out: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ def parse_documents(
     if isinstance(payload, Texts):
         for (source, raw), kept in zip(payload.documents, payload.metadata or repeat(NO_METADATA), strict=False):
             documents.add(source, kept, raw)
+        documents.left_out += payload.left_out
         return documents
     for place, raw in _raw_records(payload):
         try:

@@ -18,6 +18,7 @@ from suffolk.build_index.one_object import SAMPLE_RECORDS, are_texts, closed, is
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import DAMAGED, array_elements
 from suffolk.build_index.read_parquet import unread_table
+from suffolk.datastore.errors import Corruption
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are inspected. MORE_BYTES count if the first record does not end within HEAD_BYTES."""
@@ -101,7 +102,12 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     if packing and form.kind in (*NAMED_KINDS.values(), "arrow"):
         return Form("", problem=f"compressed {form.kind} file (unpack it)")
     if form.kind in ("parquet", "arrow"):
-        problem, lacks = unread_table(path, form.kind, options)
+        try:
+            problem, lacks = unread_table(path, form.kind, options)
+        except Corruption:
+            if options.on_error == "stop":
+                raise
+            return form  # the reader leaves it out, and says why
         return replace(form, problem=problem, lacks=lacks)
     return replace(form, packing=packing)
 

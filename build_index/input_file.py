@@ -143,23 +143,32 @@ def unpack_start(packing: str, head: bytes, size: int) -> bytes:
         return b""
 
 
+Chunks = Iterable[tuple[bytes, int]]
+"""The unpacked content of a file, about 1 MiB at a time, each part with the number of bytes of the file read so far."""
+
+
 def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
-    """Yield about 1 MiB of unpacked data at a time, with the number of bytes of the file read so far.
+    """Yield ``Chunks``, up to the damage of a file.
 
     Raises:
         Corruption: the compressed stream is broken or cut off.
     """
     with file.open() as stream:
         pieces: list[bytes] = []
-        size = 0
-        for piece in _unpack(stream, file.packing, file):
-            pieces.append(piece)
-            size += len(piece)
-            if size >= BLOCK_BYTES:
-                yield b"".join(pieces), stream.tell()
-                pieces, size = [], 0
+        size, damage = 0, None
+        try:
+            for piece in _unpack(stream, file.packing, file):
+                pieces.append(piece)
+                size += len(piece)
+                if size >= BLOCK_BYTES:
+                    yield b"".join(pieces), stream.tell()
+                    pieces, size = [], 0
+        except Corruption as error:
+            damage = error
         if pieces:
             yield b"".join(pieces), stream.tell()
+        if damage is not None:
+            raise damage
 
 
 class _Unpacked(io.RawIOBase):

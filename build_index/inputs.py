@@ -23,7 +23,7 @@ from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import find_files
 
 KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
-KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array"}
+KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array", "packed": "compressed"}
 PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache; ``HUB_COPIES`` hold the snapshots' files without their names."""
@@ -110,7 +110,7 @@ def find_inputs(options: BuildOptions) -> Inputs:
     inputs.files = tuple(files)
     inputs.textless = [file.path for file, _ in textless]
     _require_texts(inputs, options, textless)
-    _require_use(options, {file.kind for file in files})
+    _require_use(options, {file.kind for file in files} | {"packed" for file in files if file.packing})
     return inputs
 
 
@@ -156,7 +156,7 @@ def _require_use(options: BuildOptions, kinds: set[str]) -> None:
         ("text field", options.text_field, "text", RECORD_KINDS),
         ("id field", options.id_field, None, RECORD_KINDS),
         ("metadata", ",".join(options.metadata), "", RECORD_KINDS),
-        ("on error", options.on_error, "stop", RECORD_KINDS),
+        ("on error", options.on_error, "stop", (*RECORD_KINDS, "packed")),
     ):
         if value != unset and kinds.isdisjoint(acts_on):
             raise InvalidArgument(

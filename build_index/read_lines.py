@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from suffolk.build_index.block import BLOCK_BYTES, MAX_LINE_BYTES, Lines
-from suffolk.build_index.input_file import InputFile, read_chunks
+from suffolk.build_index.input_file import Chunks
 from suffolk.datastore.errors import InvalidArgument
 
 DAMAGED_CHARACTERS = 200
@@ -22,35 +22,33 @@ _BETWEEN = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
 
-def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
-    """Yield blocks of about 1 MiB of whole lines, each with the number of bytes of the file read so far.
+def read_lines(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
+    """Yield blocks of about 1 MiB of whole lines, each with the number of bytes of the file ``path`` read so far.
 
-    Raises:
-        Corruption: the compressed stream is broken or cut off.
-        InvalidArgument: a line is longer than 256 MiB.
+    Raises as ``chunks``, and InvalidArgument if a line is longer than 256 MiB.
     """
     first_line, rest = 1, b""
     bytes_read = 0
-    for number, (chunk, bytes_read) in enumerate(read_chunks(file)):
+    for number, (chunk, bytes_read) in enumerate(chunks):
         if number == 0:
             chunk = chunk.removeprefix(BOM_UTF8)  # some editors and export tools write a byte order mark
         cut = chunk.rfind(b"\n") + 1
         if cut:
             data = rest + chunk[:cut] if rest else chunk[:cut]
             rest = chunk[cut:]
-            yield Lines(file.path, first_line, data), bytes_read
+            yield Lines(path, first_line, data), bytes_read
             first_line += data.count(b"\n")
         else:
             rest += chunk
         if len(rest) > MAX_LINE_BYTES:
             raise InvalidArgument(
-                f"{file.path}:{first_line}: a line of more than {MAX_LINE_BYTES >> 20} MiB; is this file JSON lines?"
+                f"{path}:{first_line}: a line of more than {MAX_LINE_BYTES >> 20} MiB; is this file JSON lines?"
             )
     if rest:
-        yield Lines(file.path, first_line, rest), bytes_read
+        yield Lines(path, first_line, rest), bytes_read
 
 
-def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
+def read_array(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
     """As ``read_lines``, for one JSON array, or a series of objects without brackets. Each element becomes a line; lines are
     numbered like elements.
 
@@ -59,7 +57,7 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
     """
     first, rest, wanted, closing = 1, "", BLOCK_BYTES, ""
     bytes_read = 0
-    for number, (chunk, bytes_read) in enumerate(read_chunks(file)):
+    for number, (chunk, bytes_read) in enumerate(chunks):
         text = chunk.decode("latin-1")  # a character for each byte; the structure of JSON is ASCII
         rest += text
         if number == 0:
@@ -70,7 +68,7 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
             continue  # without this, an element of many chunks would be parsed once for each chunk
         lines, rest = _take(rest)
         if lines:
-            yield Lines(file.path, first, b"\n".join(lines)), bytes_read
+            yield Lines(path, first, b"\n".join(lines)), bytes_read
         first += len(lines)
         wanted = max(BLOCK_BYTES, 2 * len(rest))
         if len(rest) > MAX_LINE_BYTES:
@@ -85,7 +83,7 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
     if after:
         lines.append(_damaged_line(after[:DAMAGED_CHARACTERS]))
     if lines:
-        yield Lines(file.path, first, b"\n".join(lines)), bytes_read
+        yield Lines(path, first, b"\n".join(lines)), bytes_read
 
 
 def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.block import BLOCK_BYTES, BLOCK_TOKENS, START, Block, Payload, Position, Texts, TokenRun
-from suffolk.build_index.input_file import InputFile, read_chunks, read_error
+from suffolk.build_index.input_file import Chunks, InputFile, read_chunks, read_error
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import read_array, read_lines
 from suffolk.build_index.read_parquet import read_parquet
+from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 _SAMPLE_IDS = 64
@@ -101,6 +102,8 @@ def read_blocks(inputs: Inputs, options: BuildOptions, token_width: str, start: 
 
     A resumed build reads the blocks that an uninterrupted build would read next.
 
+    With ``on_error`` "skip", what follows the damage of a file is left out.
+
     Raises:
         SuffolkError: a file is missing, damaged or of the wrong form; the message names it.
     """
@@ -124,7 +127,7 @@ def read_blocks(inputs: Inputs, options: BuildOptions, token_width: str, start: 
             yield Block(Texts(tuple(group)), Position(index, 0), before)
             group, group_bytes = [], 0
         with _naming(file):
-            for number, (payload, bytes_read) in enumerate(_read(file, options, token_width), 1):
+            for number, (payload, bytes_read) in enumerate(_read_whole(file, options, token_width), 1):
                 if number > done:
                     yield Block(payload, Position(index, number), before + bytes_read)
         before += file.size
@@ -140,10 +143,36 @@ def _naming(file: InputFile) -> Iterator[None]:
         raise read_error(file.path, error) from error
 
 
-def _read(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[tuple[Payload, int]]:
+def _read_whole(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[tuple[Payload, int]]:
+    """The content of a file in blocks. Damage ends the build, or the file as if it ended there."""
+    if options.on_error == "stop":
+        try:
+            yield from _read(file, options, token_width, read_chunks(file))
+        except Corruption as error:
+            raise Corruption(f"{error}; or leave out the rest of it with --on-error skip") from error
+        return
+    damage: list[Corruption] = []
+    try:
+        yield from _read(file, options, token_width, _until_damage(read_chunks(file), damage))
+    except Corruption as error:  # of a table
+        damage.append(error)
+    for each in damage:
+        problem = str(each).removeprefix(f"corpus {file.path}: ")
+        yield Texts((), left_out=(Skipped(file.path, f"its rest: {problem}"),)), file.size
+
+
+def _until_damage(chunks: Chunks, damage: list[Corruption]) -> Chunks:
+    """``chunks``, with their error in ``damage``."""
+    try:
+        yield from chunks
+    except Corruption as error:
+        damage.append(error)
+
+
+def _read(file: InputFile, options: BuildOptions, token_width: str, chunks: Chunks) -> Iterator[tuple[Payload, int]]:
     match file.kind:
         case "text":
-            return read_large_text(file)
+            return read_large_text(file.path, chunks)
         case "parquet" | "arrow":
             return read_parquet(file, options)
         case "npy":
@@ -151,22 +180,22 @@ def _read(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[
         case "bin":
             return read_bin(file, token_width, options.end_of_document)
         case "array":
-            return read_array(file)
+            return read_array(file.path, chunks)
         case _:
-            return read_lines(file)
+            return read_lines(file.path, chunks)
 
 
-def read_large_text(file: InputFile) -> Iterator[tuple[Texts, int]]:
+def read_large_text(path: str, chunks: Chunks) -> Iterator[tuple[Texts, int]]:
     """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Cuts are after line ends."""
     offset, rest = 0, b""
     bytes_read = 0
-    for chunk, bytes_read in read_chunks(file):
+    for chunk, bytes_read in chunks:
         data = rest + chunk
         cut = data.rfind(b"\n") + 1 or _character_boundary(data)
-        yield Texts(((f"{file.path}@{offset}", data[:cut]),)), bytes_read
+        yield Texts(((f"{path}@{offset}", data[:cut]),)), bytes_read
         offset, rest = offset + cut, data[cut:]
     if rest:
-        yield Texts(((f"{file.path}@{offset}", rest),)), bytes_read
+        yield Texts(((f"{path}@{offset}", rest),)), bytes_read
 
 
 def _character_boundary(data: bytes) -> int:

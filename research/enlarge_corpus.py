@@ -21,7 +21,7 @@ import zstandard
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.folder import new_folder
-from suffolk.build_index.input_file import InputFile
+from suffolk.build_index.input_file import InputFile, read_chunks
 from suffolk.build_index.read_lines import read_lines
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument, NotFound
@@ -118,7 +118,7 @@ def _change(text: str, words: list[str], share: float, generator: random.Random)
 
 
 def _texts(corpus: Path) -> Iterator[str]:
-    for lines, _ in read_lines(InputFile(str(corpus), "lines", "zstandard", 0, 0, True)):
+    for lines, _ in read_lines(str(corpus), read_chunks(InputFile(str(corpus), "lines", "zstandard", 0, 0, True))):
         for number, line in enumerate(lines.data.split(b"\n"), lines.first_line):
             if line.strip():
                 yield _text(line, f"corpus {corpus} line {number}")

@@ -102,7 +102,9 @@ class ReadingOptions(setting.Options):
         blank=True,
     )
     on_error: str = option(
-        "stop", "what a record does that cannot be read: end the build, or be left out and counted", choices=ON_ERROR
+        "stop",
+        "what damage does: end the build, or leave out and count the record or the rest of the file",
+        choices=ON_ERROR,
     )
     strict: bool = option(False, "refuse corpora with files that cannot be read and may hold text")
     skipped: Path | None = option(

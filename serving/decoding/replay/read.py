@@ -13,7 +13,7 @@ import numpy as np
 from suffolk.build_index.chat_template import find_chat_template
 from suffolk.build_index.conversation import Conversation, Message, find_conversation
 from suffolk.build_index.exchange import Exchange, ExchangeReply, find_exchange
-from suffolk.build_index.input_file import MAGIC_BYTES, InputFile, find_packing, read_start
+from suffolk.build_index.input_file import MAGIC_BYTES, InputFile, find_packing, read_chunks, read_start
 from suffolk.build_index.read_lines import read_lines
 from suffolk.build_index.records import is_recording
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
@@ -181,7 +181,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
         raise NotFound(f"recording {path}: it is a folder; name the files in it")
     try:
         file = InputFile(str(path), "lines", find_packing(read_start(str(path), MAGIC_BYTES)), 0, 0, True)
-        for block, _ in read_lines(file):
+        for block, _ in read_lines(file.path, read_chunks(file)):
             for number, line in enumerate(block.data.split(b"\n"), block.first_line):
                 if line.strip():
                     yield f"recording {path} line {number}", line
