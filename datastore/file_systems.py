@@ -97,7 +97,9 @@ def storage_errors(place: str) -> Iterator[None]:
             f"{place}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
         ) from error
     except ValueError as error:
-        if "Protocol not known" in str(error):  # one of SCHEMES, which fsspec learns from its package
+        from fsspec import available_protocols
+
+        if place.partition("://")[0] not in available_protocols():  # fsspec learns the others from their packages
             raise Unsupported(f"{place}: {short_reason(error)}; pip install adlfs brings it") from error
         endpoint = "; write AWS_ENDPOINT_URL, or endpoint_url of the profile, as https://HOST:PORT"
         raise InvalidArgument(
