@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from suffolk.build_index.block import START, Block, Position
+from suffolk.build_index.block import START, Block, Position, Texts
 from suffolk.build_index.encode_block import EncodedBlock, EncodeSetup
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.journal import FinishedSegment, reached, record_segment
@@ -92,6 +92,9 @@ class Gatherer:
                 table.extend(zip(tokens.sources, tokens.metadata, strict=True))
                 counts.add(tokens.counts)
                 self.count(tokens.counts, tokens.left_out, block.bytes_read)
+                for damaged in block.payload.left_out if isinstance(block.payload, Texts) else ():
+                    if str(damaged) != self.first_left_out:
+                        self.progress.note(f"left out {damaged}")
                 if file.tokens >= self.options.segment_tokens:
                     break
             self.read_seconds += time.monotonic() - begin

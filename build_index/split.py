@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from suffolk.build_index.report import count
 from suffolk.build_index.workspace import appearing_folder, check_new_folder
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument
@@ -68,8 +69,8 @@ def _parts(source: Path, manifest: Manifest, shards: int) -> list[list[SegmentEn
         raise InvalidArgument(f"{source} has deleted documents; run 'suffolk compact {source}' before")
     if len(manifest.segments) < shards:
         raise InvalidArgument(
-            f"{source} has {len(manifest.segments)} segments for {shards} shards; lower --shards, or build it with a smaller "
-            "--segment-tokens"
+            f"{source} has {count(len(manifest.segments), 'segment')} for {shards} shards; lower --shards, or build "
+            "it with a smaller --segment-tokens"
         )
     parts: list[list[SegmentEntry]] = [[] for _ in range(shards)]
     for entry in sorted(manifest.segments, key=lambda entry: -entry.tokens):

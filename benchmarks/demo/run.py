@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -63,8 +64,9 @@ def run(folder: Path, model: str | None, prompts: int | None, max_new_tokens: in
         )
         results = measure_decoding(options)
     print("\n" + "\n".join([*stop_lines(results["stopped"]), *lines(results), *busy(results["runs"])]))
-    print(f"\n{time.monotonic() - start:.0f} s in all. Try it:\n  suffolk lookup {store} 'raise ValueError('")
-    print(f"  suffolk generate --model {model} --datastore {store} 'Write a stack class in Python.'")
+    program = "suffolk" if shutil.which("suffolk") else Path(sys.executable).with_name("suffolk")
+    print(f"\n{time.monotonic() - start:.0f} s in all. Try it:\n  {program} lookup {store} 'raise ValueError('")
+    print(f"  {program} generate --model {model} --datastore {store} 'Write a stack class in Python.'")
     return exit_code(results["stopped"]) if all(run["identical"] or near_tie(run) for run in results["runs"]) else 1
 
 

@@ -28,9 +28,9 @@ from suffolk.datastore.settings import Within, option
 from suffolk.datastore.text_table import Table
 
 EXAMPLES = """
-suffolk capacity --tokens 1e12 --workers 200 --steps-per-second 40 --batch 8
-suffolk capacity --tokens 100G --workers 20 --steps-per-second 40 --batch 16 --profile costs.json --simulate
-suffolk capacity --tokens 1T --workers 200 --steps-per-second 40 --batch 8 --node-cores 96 --node-memory 1.5T --price-node-hour 4
+suffolk capacity --tokens 100G --workers 50 --steps-per-second 20 --batch 8
+suffolk capacity --tokens 10G --workers 8 --steps-per-second 40 --batch 16 --profile costs.json --simulate
+suffolk capacity --tokens 1e12 --workers 200 --steps-per-second 20 --batch 8 --latency-ms 150 --price-node-hour 4
 suffolk capacity --config capacity.toml --json"""
 
 

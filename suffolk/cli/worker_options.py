@@ -148,6 +148,9 @@ class Options(
 
     def check(self) -> None:
         """Raises InvalidArgument: options contradict each other, or a drafter cannot run."""
+        from suffolk.serving.worker.openai.reasoning import find_marks
+
+        find_marks(None, self.reasoning)
         drafters = self.loaded()
         if drafters == [NONE] and self.costs is not None:
             raise InvalidArgument(f"costs {self.costs}: --drafter none does not use them; leave one of them out")

@@ -87,6 +87,7 @@ def test_the_command_counts_and_names_them(tmp_path: Path, capsys: pytest.Captur
     assert main(command) == 2
     assert "--on-error skip" in capsys.readouterr().err
     assert main([*command, "--on-error", "skip", "--skipped", str(tmp_path / "skipped.jsonl")]) == 0
+    assert capsys.readouterr().err.count(f"left out {path}: its rest: broken gzip stream") == 1
     [(_, tokens)] = read_documents(store)
     assert tokens
     [line] = (tmp_path / "skipped.jsonl").read_text().splitlines()

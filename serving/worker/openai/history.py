@@ -10,7 +10,7 @@ from typing import Any
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.content import text_of
-from suffolk.serving.worker.openai.known_fields import check_names
+from suffolk.serving.worker.openai.known_fields import check_names, meant
 from suffolk.serving.worker.openai.schema import Message
 
 _ROLES = ("system", "user", "assistant", "tool", "function", "developer")
@@ -32,9 +32,10 @@ def check_message(index: int, message: Message, source: str, continues: bool) ->
         continues: whether the answer continues the last message.
     """
     role, path, extra = message.role, f"messages[{index}]", message.model_extra or {}
-    meant = _OTHER_ROLES.get(role.lower(), role.lower())
-    if meant != role and meant in _ROLES and f"'{role}'" not in source and f'"{role}"' not in source:
-        raise InvalidField(f"{path}.role", f" is {role!r}; did you mean {meant!r}?")
+    near = _OTHER_ROLES.get(role.lower()) or meant(role, _ROLES)
+    if near not in ("", role) and f"'{role}'" not in source and f'"{role}"' not in source:
+        raise InvalidField(f"{path}.role", f" is {role!r}; did you mean {near!r}?")
+    check_names(f"{path}.", {"content": message.content, **extra}, ("content",))
     if role == "user" and message.content is None:
         raise InvalidField(f"{path}.content", ": field required in a message of role 'user'")
     if media := next((name for name in _MEDIA if extra.get(name) and name not in source), ""):

@@ -26,10 +26,11 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) 
         fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
     """
     for name, value in extra.items():
-        if value is None or name in IGNORED or (not value and name not in MEANINGFUL):
+        if value is None or name in IGNORED:
             continue
         if name in NEUTRAL:
-            if value not in NEUTRAL[name] and value != fields.get(INSTEAD.get(name, "")):
+            asks = value or name in MEANINGFUL
+            if asks and value not in NEUTRAL[name] and value != fields.get(INSTEAD.get(name, "")):
                 raise InvalidField(path + name, f": this worker does not support it; {_advice(name)}")
         elif near := meant(name, (*fields, *IGNORED, *NEUTRAL)):
             also = f" This worker does not support it; {_advice(near)}" if near in NEUTRAL else ""

@@ -58,7 +58,7 @@ def find_marks(tokenizer: Any, name: str = AUTO) -> ReasoningMarks | None:
     pair = known[:1] if name == AUTO else [tuple(name.split())]
     if not pair:
         return None
-    if len(pair[0]) != 2:
+    if len(pair[0]) != 2 or pair[0][0] == pair[0][1]:
         raise InvalidArgument(
             Field("reasoning"), f" is {name!r}; give {AUTO}, {NONE} or two marks, such as '<think> </think>'"
         )

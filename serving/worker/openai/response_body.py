@@ -14,7 +14,7 @@ from suffolk.serving.worker.openai.content import FIRST_ERROR
 from suffolk.serving.worker.openai.known_fields import meant
 from suffolk.serving.worker.openai.response_items import Item, ResponsePart, messages_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
-from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, no_limit
+from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, Effort, GenerationBody, no_limit
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -86,7 +86,7 @@ class Reasoning(ResponsePart):
 
     path = "reasoning."
 
-    effort: str | None = None
+    effort: Effort | None = None
 
 
 class ResponseBody(GenerationBody):

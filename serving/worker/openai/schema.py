@@ -191,6 +191,10 @@ class Message(BaseModel):
 Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES), FIRST_ERROR]
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks; the chat template decides what it does with it."""
+
+
 class TemplateFields(Body):
     """How messages become a prompt, as in vLLM."""
 
@@ -198,7 +202,7 @@ class TemplateFields(Body):
     continue_final_message: bool | None = None
     add_special_tokens: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    reasoning_effort: str | None = None
+    reasoning_effort: Effort | None = None
 
     @property
     def prompt_field(self) -> str:
@@ -219,7 +223,7 @@ class ChatBody(GenerationBody, TemplateFields):
     function_call: str | dict[str, Any] | None = None
     include_reasoning: bool | None = None
     separate_reasoning: bool | None = None
-    reasoning_format: str | None = None
+    reasoning_format: Literal["none", "auto", "deepseek", "deepseek-legacy"] | None = None
     format_field: ClassVar[str] = "response_format"
 
     _read_no_limit = field_validator("max_tokens", "max_completion_tokens", mode="before")(no_limit)

@@ -22,6 +22,8 @@ USER = {"role": "user", "content": "a"}
         ({"role": "human", "content": "a"}, "messages[2].role is 'human'; did you mean 'user'?"),
         ({"role": "ai", "content": "a"}, "messages[2].role is 'ai'; did you mean 'assistant'?"),
         ({"role": "System", "content": "a"}, "messages[2].role is 'System'; did you mean 'system'?"),
+        ({"role": "asistant", "content": "a"}, "messages[2].role is 'asistant'; did you mean 'assistant'?"),
+        ({"role": "assistant", "contnet": "a"}, "messages[2].contnet: unknown field; did you mean content?"),
         (USER | {"images": ["aGk="]}, "messages[2].images: the model takes text alone; leave this field out"),
         ({"role": "assistant", "content": None, "audio": {"id": "a"}}, "messages[2].audio: the model takes text alone"),
     ],

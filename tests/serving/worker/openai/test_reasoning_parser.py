@@ -77,5 +77,6 @@ def test_marks_are_those_of_the_template_or_of_the_option(template: str, name: s
     tokenizer.chat_template = template
     found = find_marks(tokenizer, name)
     assert (found and found.begin) == begin
-    with pytest.raises(InvalidArgument, match="reasoning is 'x'; give auto, none or two marks"):
-        find_marks(tokenizer, "x")
+    for wrong in ("x", "x x"):
+        with pytest.raises(InvalidArgument, match=f"reasoning is '{wrong}'; give auto, none or two marks"):
+            find_marks(tokenizer, wrong)
