@@ -33,7 +33,8 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) 
             if asks and value not in NEUTRAL[name] and value != fields.get(INSTEAD.get(name, "")):
                 raise InvalidField(path + name, f": this worker does not support it; {_advice(name)}")
         elif near := meant(name, (*fields, *IGNORED, *NEUTRAL)):
-            also = f" This worker does not support it; {_advice(near)}" if near in NEUTRAL else ""
+            is_lacked = near in NEUTRAL and near not in fields
+            also = f" This worker does not support it; {_advice(near)}" if is_lacked else ""
             raise InvalidField(path + name, f": unknown field; did you mean {near}?{also}")
 
 

@@ -155,3 +155,9 @@ def test_a_name_near_one_that_is_given_is_no_mistake() -> None:
     check_names("", {"schema": 1, "schemas": 2}, ("schema",))
     with pytest.raises(InvalidField, match=r"^a\.schemas: unknown field; did you mean schema\?$"):
         check_names("a.", {"schemas": 2}, ("schema",))
+
+
+def test_a_field_that_the_request_has_is_no_field_that_the_worker_lacks() -> None:
+    """``logprobs`` of a response is refused, and ``top_logprobs``, which is meant, acts there."""
+    with pytest.raises(InvalidField, match=r"logprobs: unknown field; did you mean top_logprobs\?$"):
+        check_extra("", {"logprobs": True}, {"top_logprobs": None})
