@@ -24,6 +24,7 @@ from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, r
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import merge
 from suffolk.cli.options.setting import Given, Setting
+from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.settings import REQUIRED, argument, option
 
@@ -45,7 +46,8 @@ class Options(setting.Options):
 def run(options: Options) -> int:
     """Print the settings of all commands; returns the exit code."""
     if options.command is not None:
-        raise InvalidArgument(f"{options.command} reads no file; the commands that do are {', '.join(COMMANDS)}")
+        meant = nearest(options.command, COMMANDS)
+        raise InvalidArgument(f"{options.command} reads no file{meant}; the commands that do are {', '.join(COMMANDS)}")
     for place, command in enumerate(COMMANDS):
         settings = command_settings(command)
         given = {} if options.config is None else read_config(options.config, command)

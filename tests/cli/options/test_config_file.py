@@ -182,6 +182,7 @@ def test_what_a_file_cannot_hold_is_one_line(
         (["generate", "--set", "top_k=-1"], "top_k is -1; it must be between 0"),
         (["generate", "--set", "chat=true", "--raw"], "--raw and chat are both given; leave one of them out"),
         (["lookup"], "lookup reads no file; the commands that do are generate, worker, serve, train"),
+        (["wroker"], "wroker reads no file (did you mean worker?)"),
     ],
 )
 def test_what_the_command_line_cannot_hold_is_one_line(
