@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.build_index.builder import build, plan_build
-from suffolk.build_index.options import (
-    DEFAULT_ORDER_DEPTH,
-    DEFAULT_SEGMENT_TOKENS,
-    ON_ERROR,
-    RECORDS,
-    TOKEN_FORMATS,
-    TOKENIZATIONS,
-    BuildOptions,
-)
+from suffolk.build_index.options import BuildOptions, MakingOptions, ReadingOptions
 from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
@@ -80,18 +72,8 @@ class StorageOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingOptions(setting.Options):
+class ListOptions(setting.Options):
     GROUP = "reading"
-    text_field: str = option(
-        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
-    )
-    records: str = option(
-        "auto",
-        "form of JSON records and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and "
-        "logs of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
-        choices=RECORDS,
-    )
-    id_field: str | None = option(None, "field or column that names a document", metavar="NAME", blank=True)
     metadata: str | None = option(
         None, "fields or columns to keep with each document, such as license,repo.name", metavar="LIST", blank=True
     )
@@ -101,38 +83,11 @@ class ReadingOptions(setting.Options):
         metavar="LIST",
         blank=True,
     )
-    on_error: str = option(
-        "stop",
-        "what damage does: end the build, or leave out and count the record or the rest of the file",
-        choices=ON_ERROR,
-    )
-    strict: bool = option(False, "refuse corpora with files that cannot be read and may hold text")
-    skipped: Path | None = option(
-        None,
-        "write every file and record that is left out, with the reason, to this file of JSON lines",
-        metavar="FILE",
-        written=True,
-    )
-    token_format: str | None = option(
-        None, "type of the ids in .bin files (default: by vocabulary size)", choices=TOKEN_FORMATS
-    )
-    end_of_document: int | None = option(None, "id that ends documents in tokenized corpora", metavar="ID")
-    vocab_size: int | None = option(None, "number of ids, for tokenized corpora without --tokenizer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakingOptions(setting.Options):
+class RayOptions(setting.Options):
     GROUP = "making"
-    tokenization: str = option(
-        "auto",
-        "'auto' takes a fast tokenizer if its ids are proven equal; 'exact' takes only Hugging Face tokenizers",
-        choices=TOKENIZATIONS,
-    )
-    segment_tokens: int = option(DEFAULT_SEGMENT_TOKENS, "the most tokens in a segment; bounds the memory of the build")
-    order_depth: int | None = option(
-        None, f"number of first tokens by which suffixes are sorted (default: {DEFAULT_ORDER_DEPTH})"
-    )
-    threads: int = option(0, "number of processes and threads; 0 is one for each core (default: 0)")
     ray: str | None = option(
         None,
         "build on a Ray cluster: HOST:PORT, 'auto' for the cluster of this machine, or 'local' to start a cluster here",
@@ -142,7 +97,7 @@ class MakingOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, MakingOptions):
+class Options(BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOptions, RayOptions):
     """All options of ``suffolk build``."""
 
 
