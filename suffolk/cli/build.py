@@ -86,7 +86,7 @@ class ListOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RayOptions(setting.Options):
+class BuildPlaceOptions(setting.Options):
     GROUP = "making"
     ray: str | None = option(
         None,
@@ -97,7 +97,9 @@ class RayOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOptions, RayOptions):
+class Options(
+    BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOptions, BuildPlaceOptions
+):
     """All options of ``suffolk build``."""
 
 
