@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import InvalidArgument
@@ -84,11 +85,15 @@ class DecodingOptions:
         return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))
 
     @property
+    def sampling(self) -> dict[str, Any]:
+        """The fields of ``settings``."""
+        names = ("max_new_tokens", "temperature", "top_p", "seed", "ignore_eos")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def settings(self) -> SamplingSettings:
         """The sampling settings of all answers. Raises as ``SamplingSettings``."""
-        return SamplingSettings(
-            self.max_new_tokens, self.temperature, top_p=self.top_p, seed=self.seed, ignore_eos=self.ignore_eos
-        )
+        return SamplingSettings(**self.sampling)
 
     def in_all_rounds(self, things: str) -> str:
         """Describe the unit of progress: ``things``, and the number of rounds if there are several."""
