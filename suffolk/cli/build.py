@@ -44,15 +44,6 @@ suffolk build --tokenizer MODEL_FOLDER --output STORE --ray 10.0.0.1:6379 's3://
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOutputOptions(setting.Options):
-    corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
-    output: str = option(REQUIRED, "folder of the datastore, or its URL in storage", metavar="STORE")
-    tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
-    plan: bool = option(False, "print the time, memory and disk that the build will take, and stop")
-    json: bool = option(False, "print the plan or the summary as JSON")
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModeOptions(setting.Options):
     GROUP = "if STORE holds a datastore already"
     append: bool = option(False, "add the corpora to the existing datastore", excludes=("replace",))
@@ -97,10 +88,13 @@ class BuildPlaceOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(
-    BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOptions, BuildPlaceOptions
-):
-    """All options of ``suffolk build``."""
+class Options(ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOptions, BuildPlaceOptions):
+    GROUP = ""  # first in the help
+    corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
+    output: str = option(REQUIRED, "folder of the datastore, or its URL in storage", metavar="STORE")
+    tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
+    plan: bool = option(False, "print the time, memory and disk that the build will take, and stop")
+    json: bool = option(False, "print the plan or the summary as JSON")
 
 
 def run(options: Options) -> int:
