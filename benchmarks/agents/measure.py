@@ -19,7 +19,7 @@ from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import source_files
 from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
-from suffolk.benchmarks.rollouts.memory import ArcticMemory, GroupAlone, LiveMemory, Memory, NoMemory, new_store
+from suffolk.benchmarks.rollouts.memory import ArcticDrafter, LiveMemory, Memory
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import Count, Within, check_fields
@@ -196,24 +196,15 @@ class _Sessions:
         return rows, target.tokenizer.decode(answers[PLAIN], skip_special_tokens=True)
 
 
-class _OwnStore(LiveMemory):
-    """A live store in which each session searches its own answers only."""
-
-    def __init__(self, folder: Path, vocab_size: int) -> None:
-        self.seconds = 0.0
-        self._store = new_store(folder, vocab_size)
-        self.drafter = make_drafter("hybrid", vocab_size, [GroupAlone(self._store)], LIMITS)
-
-
 def _memory(way: str, folder: Path, vocab_size: int) -> Memory:
     """The empty memory of a method. Raises Unsupported: the method needs a package that is not installed."""
     makers: dict[str, Callable[[], Memory]] = {
-        PLAIN: lambda: NoMemory(None),
-        "prompt-lookup": lambda: NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
-        "prediction": lambda: _OwnStore(folder / "predicted", vocab_size),
-        "own store": lambda: _OwnStore(folder / "own", vocab_size),
+        PLAIN: lambda: Memory(None),
+        "prompt-lookup": lambda: Memory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
+        "prediction": lambda: LiveMemory(folder / "predicted", vocab_size, "hybrid", alone=True),
+        "own store": lambda: LiveMemory(folder / "own", vocab_size, "hybrid", alone=True),
         "shared store": lambda: LiveMemory(folder / "shared", vocab_size, "hybrid"),
-        "arctic": ArcticMemory,
+        "arctic": lambda: Memory(ArcticDrafter()),
     }
     return makers[way]()
 

@@ -94,8 +94,7 @@ class GrowingIndex(ABC):
     def bytes(self) -> int:
         """Bytes by the index's own count."""
 
-    @abstractmethod
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027 - not every index works in the background
         """Wait for work in the background."""
 
     @abstractmethod
@@ -161,9 +160,6 @@ class ArcticTree(GrowingIndex):
 
     def bytes(self) -> int:
         return int(self._tree.estimate_memory())
-
-    def settle(self) -> None:
-        """See ``GrowingIndex.settle``. Nothing works in the background."""
 
     def close(self) -> None:
         self._tree = None
