@@ -81,15 +81,6 @@ _COMMON = ("rates", "depth", "json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(setting.Options):
-    """What to plan from."""
-
-    rates: Path | None = option(None, "JSON file with costs and acceptance rates of the levels")
-    depth: int = option(DEPTH, "the most tokens of a level, up to 256, or 64 with --measure")
-    json: bool = option(False, "print the result as JSON")
-
-
-@dataclass(frozen=True, kw_only=True)
 class MeasuringOptions(setting.Options):
     """What to measure."""
 
@@ -99,8 +90,11 @@ class MeasuringOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PlanOptions, MeasuringOptions, DeviceOptions, HierarchyOptions):
-    """All options of ``suffolk hierarchy plan``."""
+class Options(MeasuringOptions, DeviceOptions, HierarchyOptions):
+    GROUP = ""  # first in the help
+    rates: Path | None = option(None, "JSON file with costs and acceptance rates of the levels")
+    depth: int = option(DEPTH, "the most tokens of a level, up to 256, or 64 with --measure")
+    json: bool = option(False, "print the result as JSON")
 
 
 def run(options: Options) -> int:
