@@ -141,11 +141,11 @@ def encode_messages(
     knows_developer = "developer" in source
     conversation = [
         {
-            **with_reasoning(at, message.model_extra or {}),
+            **with_reasoning(message.model_extra or {}),
             "role": _role(message.role, knows_developer),
             "content": content,
         }
-        for at, (message, content) in enumerate(zip(messages, contents, strict=True))
+        for message, content in zip(messages, contents, strict=True)
     ]
     conversation = in_call_order(template_messages(call_messages(conversation)))
     if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
