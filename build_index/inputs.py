@@ -28,6 +28,7 @@ PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache; ``HUB_COPIES`` hold the snapshots' files without their names."""
 NO_FILE = "not a regular file"
+NO_FILES = "folder without files"
 LINKED = "linked folder (name it)"
 EXAMPLES = 3
 """Files that a summary names for each reason."""
@@ -216,7 +217,7 @@ def _find_local(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[ob
 
 def _expand(corpus: str, options: BuildOptions, inputs: Inputs) -> Iterator[tuple[str, bool]]:
     if os.path.isdir(corpus):
-        yield from ((path, False) for path in _walk(corpus, options, inputs))
+        yield from ((path, False) for path in _walk_some(corpus, options, inputs))
     elif os.path.isfile(corpus):
         yield corpus, True
     elif PATTERN & set(corpus):
@@ -244,6 +245,16 @@ def _expand_match(match: str, pattern: str, options: BuildOptions, inputs: Input
         inputs.unread.append(Skipped(match, NO_FILE))
     elif os.path.isdir(match) and "**" not in pattern:  # "**" also matches the files inside folders
         yield from ((path, False) for path in _walk(match, options, inputs))
+
+
+def _walk_some(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
+    """As ``_walk``. A folder without files is left out."""
+    before, is_empty = inputs.skipped, True
+    for path in _walk(folder, options, inputs):
+        is_empty = False
+        yield path
+    if is_empty and {**inputs.skipped, "hidden": 0} == {**before, "hidden": 0}:
+        inputs.unread.append(Skipped(folder, NO_FILES))
 
 
 def _walk(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:

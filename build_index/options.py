@@ -48,7 +48,7 @@ class BuildOptions:
         tokenization: "auto" uses Kitoken if it gives equal ids for a sample, "exact" uses only Hugging Face tokenizers.
         on_error: "stop" ends the build at a record that cannot be read; "skip" leaves such records out and counts them, as
             it does with the rest of a damaged file.
-        strict: whether a file that may hold text and cannot be read is an error.
+        strict: whether a file that may hold text and cannot be read is an error, and a folder without files.
         skipped: a file for the names of all files and records that are left out, with the reasons; None: not written.
         threads: processes for tokenizing and threads for sorting; 0: every core that this process may use.
 

@@ -106,7 +106,9 @@ class ReadingOptions(setting.Options):
         "what damage does: end the build, or leave out and count the record or the rest of the file",
         choices=ON_ERROR,
     )
-    strict: bool = option(False, "refuse corpora with files that cannot be read and may hold text")
+    strict: bool = option(
+        False, "refuse corpora with files that cannot be read and may hold text, and folders without files"
+    )
     skipped: Path | None = option(
         None,
         "write every file and record that is left out, with the reason, to this file of JSON lines",
