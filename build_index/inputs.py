@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,7 @@ from suffolk.build_index.form import NO_TEXT_AT_ALL, Form, find_form
 from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_error, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.patterns import expand_pattern
-from suffolk.build_index.skipped import Skipped
+from suffolk.build_index.skipped import Skipped, skipped_line
 from suffolk.build_index.table_logs import DATASTORE, is_store, stores_at, table_problem, tables_at
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
@@ -136,16 +136,6 @@ def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tup
 def is_table(path: str) -> bool:
     """Whether the name is of a file with rows in CSV, perhaps compressed."""
     return without_ending(path).endswith((".csv", ".tsv"))
-
-
-def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:
-    """What is left out, as a text: how many files by reason, and the first names."""
-    return "; ".join(_one_reason(*each, examples.get(each[0], ())) for each in sorted(skipped.items())) or "no files"
-
-
-def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
-    names = ", ".join([*paths, *["..."] * (count > len(paths))])
-    return f"{count:,} {reason}" + f": {names}" * bool(paths)
 
 
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
