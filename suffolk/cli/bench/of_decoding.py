@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.benchmarks.prediction.edits import source_files
+from suffolk.benchmarks.prompts import load_prompts
 from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions, DecodePromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
@@ -29,6 +31,7 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
     batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        self.require_prompts()
         from suffolk.benchmarks.batch import measure
 
         outcome, settings, batches = self.outcome("batch"), self.decoding(), list(self.batches)
@@ -51,6 +54,7 @@ suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ -
     streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        self.require_prompts()
         from suffolk.benchmarks.worker import measure
 
         outcome, settings, streams = self.outcome("worker"), self.decoding(), list(self.streams)
@@ -80,6 +84,7 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
     drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
 
     def run(self) -> int:
+        source_files(self.files, self.limit, self.lines, seed=0)
         from suffolk.benchmarks.decode.options import DecodingOptions
         from suffolk.benchmarks.prediction import measure
         from suffolk.benchmarks.prediction.edits import PredictionOptions
@@ -125,6 +130,7 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
     )
 
     def run(self) -> int:
+        self.require_prompts()
         from suffolk.benchmarks.decode.options import DecodingOptions
         from suffolk.benchmarks.rollouts import measure
         from suffolk.benchmarks.rollouts.answers import RolloutOptions
@@ -176,6 +182,10 @@ suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
     def run(self) -> int:
+        if self.files:
+            source_files(self.files, self.limit, self.lines, seed=0)
+        elif self.tasks:
+            load_prompts(self.tasks, "chat", self.limit, seed=0, noun="tasks")
         from suffolk.benchmarks.agents import measure
         from suffolk.benchmarks.decode.options import DecodingOptions
 
