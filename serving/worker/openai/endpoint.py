@@ -37,6 +37,7 @@ _HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # proxies must pass events on at once
 ]
+_JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
 DONE = b"data: [DONE]\n\n"
 PING_SECONDS = 10.0
 """Seconds between looks at a stream. If it sent nothing since the last one, it sends a comment, because proxies close connections
@@ -119,10 +120,11 @@ async def read_json(request: Request, limit: int) -> bytes:
     """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects. Lists and objects take long to
     parse.
 
-    The content type must be JSON, so that browsers require CORS permission.
+    The content type of a web page's request must be JSON, so that browsers require CORS permission. ``curl -d`` alone names
+    another one.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if kind != _JSON and (kind not in ("", _FORM) or "origin" in request.headers):
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     data = await read_utf8(request, limit)

@@ -300,6 +300,16 @@ def test_a_target_may_be_a_whole_url(server: WorkerServer) -> None:
     assert ask(server, "GET", "http://127.0.0.1")[0] == ask(server, "GET", "/")[0]
 
 
+@pytest.mark.parametrize("kind", ["", "application/x-www-form-urlencoded"])
+def test_curl_needs_no_header(server: WorkerServer, kind: str) -> None:
+    """Regression: ``curl -d`` was refused, unlike by a draft service. Web pages send JSON, which needs CORS permission."""
+    assert ask(server, "POST", CHAT, chat(), {"Content-Type": kind})[0] == 200
+    assert server.http is not None
+    page = {"Content-Type": kind, "Origin": f"http://127.0.0.1:{server.http.port}"}
+    status, _, reply = ask(server, "POST", CHAT, chat(), page)
+    assert (status, "send JSON with 'Content-Type: application/json'" in reply["error"]["message"]) == (415, True)
+
+
 def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:
     packed = gzip.compress(json.dumps(chat()).encode())
     status, _, reply = ask(server, "POST", CHAT, packed, {"Content-Encoding": "gzip"})
