@@ -118,6 +118,8 @@ class Options(DecodeOptions, Assignable):
 
 
 def run(options: Options) -> int:
+    outcome = options.outcome("decode")
+    require_record(options.record)
     options.require_prompts()
 
     from dataclasses import replace
@@ -125,8 +127,6 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.decode import report
     from suffolk.benchmarks.decode.measure import measure_decoding
 
-    outcome = options.outcome("decode")
-    require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
     results = measure_decoding(run_options)
     return outcome.finish(run_options, results, report, report.decoding_notes(results))

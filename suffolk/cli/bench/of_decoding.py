@@ -31,10 +31,11 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
     batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        outcome = self.outcome("batch")
         self.require_prompts()
         from suffolk.benchmarks.batch import measure
 
-        outcome, settings, batches = self.outcome("batch"), self.decoding(), list(self.batches)
+        settings, batches = self.decoding(), list(self.batches)
         return outcome.finish(settings, measure.measure_batches(settings, batches), measure, batches=batches)
 
 
@@ -54,10 +55,11 @@ suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ -
     streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        outcome = self.outcome("worker")
         self.require_prompts()
         from suffolk.benchmarks.worker import measure
 
-        outcome, settings, streams = self.outcome("worker"), self.decoding(), list(self.streams)
+        settings, streams = self.decoding(), list(self.streams)
         return outcome.finish(settings, measure.measure_worker(settings, streams), measure, streams=streams)
 
 
@@ -84,12 +86,12 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
     drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
 
     def run(self) -> int:
+        outcome = self.outcome("prediction")
         source_files(self.files, self.limit, self.lines, seed=0)
         from suffolk.benchmarks.decode.options import DecodingOptions
         from suffolk.benchmarks.prediction import measure
         from suffolk.benchmarks.prediction.edits import PredictionOptions
 
-        outcome = self.outcome("prediction")
         drafters = comma_list(self.drafters)
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=drafters)
         settings = PredictionOptions(decoding, self.files, self.limit, self.lines, self.shares)
@@ -130,12 +132,12 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
     )
 
     def run(self) -> int:
+        outcome = self.outcome("rollouts")
         self.require_prompts()
         from suffolk.benchmarks.decode.options import DecodingOptions
         from suffolk.benchmarks.rollouts import measure
         from suffolk.benchmarks.rollouts.answers import RolloutOptions
 
-        outcome = self.outcome("rollouts")
         settings = RolloutOptions(
             passed_on(self, DecodingOptions, drafters=()),
             self.samples,
@@ -182,6 +184,7 @@ suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
     def run(self) -> int:
+        outcome = self.outcome("agents")
         if self.files:
             source_files(self.files, self.limit, self.lines, seed=0)
         elif self.tasks:
@@ -189,7 +192,6 @@ suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1
         from suffolk.benchmarks.agents import measure
         from suffolk.benchmarks.decode.options import DecodingOptions
 
-        outcome = self.outcome("agents")
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=())
         settings = passed_on(self, measure.AgentOptions, decoding=decoding, methods=comma_list(self.methods))
         return outcome.finish(settings, measure.measure_agents(settings), measure)

@@ -63,7 +63,8 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
         value = float(value)
     if setting.kind in (str, Path):
         if isinstance(value, str) and not (value.strip() or setting.blank or setting.choices):
-            raise InvalidArgument(f"{label}: it is empty; give {setting.metavar}: {setting.help}")
+            what = setting.help.partition(". ")[0]
+            raise InvalidArgument(f"{label}: it is empty; give {setting.metavar}: {what}")
         if not isinstance(value, str):
             raise _wrong(setting, value, label)
         is_path = setting.kind is Path or setting.metavar in _PATHS

@@ -205,6 +205,16 @@ def test_what_the_command_line_cannot_hold_is_one_line(
     assert capsys.readouterr().err.startswith(f"suffolk: {message}")
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_value_of_a_setting_with_choices_names_them(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Regression: a name or a path was wanted."""
+    for name, setting in command_settings(command).items():
+        if setting.choices and not setting.positional:
+            assert main(["config", "show", command, "--set", f"{name}="]) == 2
+            error = capsys.readouterr().err
+            assert error == f"suffolk: {name} is ''; it must be one of {', '.join(setting.choices)}\n"
+
+
 def test_an_option_takes_the_place_of_what_it_excludes_in_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
