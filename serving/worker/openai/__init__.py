@@ -9,7 +9,7 @@
 4. ``text_run`` starts the texts in the engine, and yields their steps.
 5. ``answer`` makes an object or events of the steps. ``chat``, ``completions`` and ``responses`` are its forms. ``chat`` splits a
    text with ``reasoning``, ``tool_format`` and ``tool_calls``. ``token_texts`` has the texts of log-probabilities.
-6. ``errors`` has the form of errors.
+6. ``errors`` has the form of errors, and ``origins`` checks the web origins of the settings.
 
 A call is a call of a tool. A call of the worker's service is a ``GenerateCall``, and has ``generate`` in its names.
 
