@@ -13,6 +13,7 @@ from suffolk.build_index.block import Lines, Records, Texts
 from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.read_lines import no_number
 from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata, checked_metadata
@@ -20,6 +21,15 @@ from suffolk.datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
 REPLACEMENT = "\ufffd"
+_JSON_NAMES = {
+    bool: "true or false",
+    dict: "an object",
+    float: "a number",
+    int: "a number",
+    list: "an array",
+    str: "a text",
+    type(None): "null or NaN",
+}
 
 
 @dataclass(slots=True)
@@ -129,11 +139,11 @@ def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules)
         return read_recording(record, rules, place)
     chat = read_chat(record, rules, place) if form in ("auto", "chat") else None
     if chat is None and text is None and form != "chat" and has_field(record, options.text_field):
-        return LeftOut(f"field '{options.text_field}' is null")
+        return LeftOut(f"field '{options.text_field}' is null or NaN")
     if chat is None:
         null = [name for name in FIELDS if name in record] if isinstance(record, dict) and form != "text" else []
         if null and text is None:
-            return LeftOut(f"field '{null[0]}' is null")
+            return LeftOut(f"field '{null[0]}' is null or NaN")
         raise InvalidArgument(no_content(place, options, record))
     return chat
 
@@ -193,9 +203,14 @@ def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
         return raw, 0
     text, bad = _decode(raw)
     try:
-        return json.loads(text, parse_constant=lambda _: None), bad  # pandas writes NaN for null
+        return json.loads(text, parse_constant=no_number), bad
     except (ValueError, RecursionError) as error:
         raise not_json(place, error) from error
+
+
+def _json_name(value: Any) -> str:
+    """The kind of a value in a record, as JSON names it."""
+    return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
 def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
@@ -233,7 +248,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
     field = options.text_field
     value = read_field(record, field)
     if not isinstance(record, dict):
-        return f"{place}: a JSON {type(record).__name__}, not an object; every record is one JSON object"
+        return f"{place}: {_json_name(record)}, not an object; every record is one JSON object"
     if options.records == "recording":
         return f"{place}: not a recording; name a file that --record has written"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
@@ -241,7 +256,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
         problem, advice = f"no conversation; the line has {fields}", "'messages' or 'conversations' hold one"
     elif value is not None:
         problem, advice = (
-            f"field '{field}' holds {type(value).__name__}, not text",
+            f"field '{field}' holds {_json_name(value)}, not text",
             "name another field with --text-field"
             + ", or write records, as pandas does with orient='records', lines=True" * isinstance(value, dict),
         )

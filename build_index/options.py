@@ -41,7 +41,9 @@ class ReadingOptions:
     on_error: Annotated[str, ON_ERROR] = option(
         "stop", "what damage does: end the build, or leave out and count the record or the rest of the file"
     )
-    strict: bool = option(False, "refuse corpora with files that cannot be read and may hold text")
+    strict: bool = option(
+        False, "refuse corpora with files that cannot be read and may hold text, and folders without files"
+    )
     skipped: Path | None = option(
         None,
         "write every file and record that is left out, with the reason, to this file of JSON lines",

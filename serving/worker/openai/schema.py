@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -14,6 +15,7 @@ from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBod
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.known_fields import check_extra
+from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_COMPLETIONS
 from suffolk.serving.worker.traces import MAX_FOLLOWING, MAX_PASSAGES
 
 NO_LIMIT = -1
@@ -60,10 +62,14 @@ class Body(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
     path: ClassVar[str] = ""
+    instead: ClassVar[Mapping[str, str]] = {}
+    """Fields of other paths that this one refuses -> what to use, as in ``check_extra``."""
 
     @model_validator(mode="after")
     def _check_extra(self) -> Self:
-        check_extra(self.path, self.model_extra or {}, {name: getattr(self, name) for name in type(self).model_fields})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        refused = {name: fields.pop(name) for name in self.instead if name in fields}
+        check_extra(self.path, refused | (self.model_extra or {}), fields, self.instead)
         return self
 
 
@@ -251,6 +257,8 @@ class ChatBody(GenerationBody, TemplateFields):
 
 class CompletionBody(GenerationBody):
     """POST /v1/completions. ``prompt``: a text, token ids, or a list of either."""
+
+    instead = INSTEAD_IN_COMPLETIONS
 
     prompt: (
         str

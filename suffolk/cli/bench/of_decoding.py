@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from suffolk.benchmarks.decode.options import DecodingOptions, Epochs
-from suffolk.benchmarks.prediction.edits import AgentTasks, PredictedEdits, PredictionOptions
+from suffolk.benchmarks.prediction.edits import AgentTasks, PredictedEdits, PredictionOptions, source_files
+from suffolk.benchmarks.prompts import load_prompts
 from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions, DecodePromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
@@ -30,9 +31,11 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
     batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        outcome = self.outcome("batch")
+        self.require_prompts()
         from suffolk.benchmarks.batch import measure
 
-        outcome, settings, batches = self.outcome("batch"), self.decoding(), list(self.batches)
+        settings, batches = self.decoding(), list(self.batches)
         return outcome.finish(settings, measure.measure_batches(settings, batches), measure, batches=batches)
 
 
@@ -52,9 +55,11 @@ suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ -
     streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        outcome = self.outcome("worker")
+        self.require_prompts()
         from suffolk.benchmarks.worker import measure
 
-        outcome, settings, streams = self.outcome("worker"), self.decoding(), list(self.streams)
+        settings, streams = self.decoding(), list(self.streams)
         return outcome.finish(settings, measure.measure_worker(settings, streams), measure, streams=streams)
 
 
@@ -75,9 +80,10 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
     drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
 
     def run(self) -> int:
+        outcome = self.outcome("prediction")
+        source_files(self.files, self.limit, self.lines, seed=0)
         from suffolk.benchmarks.prediction import measure
 
-        outcome = self.outcome("prediction")
         drafters = comma_list(self.drafters)
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=drafters)
         settings = passed_on(self, PredictionOptions, decoding=decoding)
@@ -106,10 +112,11 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
     )
 
     def run(self) -> int:
+        outcome = self.outcome("rollouts")
+        self.require_prompts()
         from suffolk.benchmarks.rollouts import measure
         from suffolk.benchmarks.rollouts.answers import RolloutOptions
 
-        outcome = self.outcome("rollouts")
         decoding = passed_on(self, DecodingOptions, drafters=())
         settings = passed_on(self, RolloutOptions, decoding=decoding, methods=comma_list(self.methods))
         return outcome.finish(settings, measure.measure_rollouts(settings), measure)
@@ -138,9 +145,13 @@ suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
     def run(self) -> int:
+        outcome = self.outcome("agents")
+        if self.files:
+            source_files(self.files, self.limit, self.lines, seed=0)
+        elif self.tasks:
+            load_prompts(self.tasks, "chat", self.limit, seed=0, noun="tasks")
         from suffolk.benchmarks.agents import measure
 
-        outcome = self.outcome("agents")
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=())
         settings = passed_on(self, measure.AgentOptions, decoding=decoding, methods=comma_list(self.methods))
         return outcome.finish(settings, measure.measure_agents(settings), measure)

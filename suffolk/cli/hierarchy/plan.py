@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
+from suffolk.benchmarks.prompts import load_prompts
 from suffolk.build_index.report import count
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
@@ -133,6 +134,7 @@ def _measure(options: Options, model: str) -> int:
     for name in (model, options.draft_model):
         if name is not None:
             find_folder(name)
+    load_prompts(options.prompts, "chat", options.limit, options.seed)  # refuse prompts that cannot be read
     limits = Limits()
     with opened_stores(options.datastore, None, limits, model) as stores:
         target = load_target(model, options, 4096)
