@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -20,6 +22,8 @@ from suffolk.datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
 REPLACEMENT = "\ufffd"
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
+"""Characters of which texts have none, other than numbers and keys as bytes."""
 
 
 @dataclass(slots=True)
@@ -162,18 +166,32 @@ def name_record(record: Any, place: str, path: str, options: BuildOptions) -> st
     """The source of a record: its place, or its id after ``path``. Raises InvalidArgument: it has no id."""
     if options.id_field is None:
         return place
-    name = read_field(record, options.id_field)
+    name = _as_text(read_field(record, options.id_field))
     if name is None:
         raise InvalidArgument(
             f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
         )
-    return f"{path}#{name}"
+    if not isinstance(name, str | int | float):
+        kind = type(name).__name__
+        raise InvalidArgument(
+            f"{place}: field '{options.id_field}' holds {kind}, not a text or a number; name another one with --id-field"
+        )
+    is_whole = isinstance(name, float) and name.is_integer()  # tables hold whole numbers as floats if one is null
+    return f"{path}#{int(name) if is_whole else name}"
 
 
 def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
     """The values of ``fields`` in a record. Missing and null fields are left out."""
-    found = {name: read_field(record, name) for name in fields}
+    found = {name: _as_text(read_field(record, name)) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _as_text(value: Any) -> Any:
+    """The text of bytes, as which Impala and older Spark write texts to Parquet; bytes that are no text, and others unchanged."""
+    with suppress(UnicodeDecodeError):
+        text = value.decode() if isinstance(value, bytes) else ""
+        return value if not text or _CONTROL.search(text) else text
+    return value
 
 
 class _Repaired(str):
@@ -220,12 +238,12 @@ def read_field(record: Any, name: str) -> Any:
 
 
 def has_field(record: Any, name: str) -> bool:
-    """Whether a record has a field, even if it is null. A dotted name reads nested objects."""
+    """Whether a record has a field, even if it or an object around it is null. A dotted name reads nested objects."""
     if not isinstance(record, dict) or name in record:
         return isinstance(record, dict)
     outer, dot, inner = name.rpartition(".")
     parent = read_field(record, outer) if dot else None
-    return isinstance(parent, dict) and inner in parent
+    return inner in parent if isinstance(parent, dict) else bool(dot) and parent is None and has_field(record, outer)
 
 
 def no_content(place: str, options: BuildOptions, record: Any) -> str:

@@ -20,6 +20,7 @@ from suffolk.build_index.table_logs import DATASTORE, is_store, stores_at, table
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.files import name_text, printable
 from suffolk.datastore.remote_files import find_files
 
 KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
@@ -143,7 +144,7 @@ def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str
 
 
 def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
-    names = ", ".join([*paths, *["..."] * (count > len(paths))])
+    names = ", ".join([*(printable(name_text(path)) for path in paths), *["..."] * (count > len(paths))])
     return f"{count:,} {reason}" + f": {names}" * bool(paths)
 
 

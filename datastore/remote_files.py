@@ -28,7 +28,7 @@ class RemoteFile:
 def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files that ``url`` means, in the order of names, and whether it names them: by a URL or a pattern, not by a folder.
 
-    A file may have the characters of patterns in its name. A file and a folder may have one name. Files of a folder whose names
+    A file or folder may have the characters of patterns in its name. A file and a folder may have one name. Files of a folder whose names
     begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the end by
     which object stores show folders.
 
@@ -37,7 +37,7 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     """
     files, path = open_file_system(url)
     with storage_errors(url):
-        is_pattern = not PATTERN.isdisjoint(path) and not files.isfile(path)
+        is_pattern = not PATTERN.isdisjoint(path) and not (files.isfile(path) or files.isdir(path))
         listed = _matching(files, path) if is_pattern else _listed(files, path)
         found = {name: facts for name, facts in listed.items() if not name.endswith("/") or facts["size"]}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
