@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -15,15 +13,13 @@ from suffolk.build_index.block import Lines, Records, Texts
 from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
+from suffolk.build_index.records import LeftOut, RecordRules, as_text, is_chat, is_recording, read_chat, read_recording
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata, checked_metadata
 from suffolk.datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
 REPLACEMENT = "\ufffd"
-_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
-"""Characters of which texts have none, other than numbers and keys as bytes."""
 
 
 @dataclass(slots=True)
@@ -166,7 +162,7 @@ def name_record(record: Any, place: str, path: str, options: BuildOptions) -> st
     """The source of a record: its place, or its id after ``path``. Raises InvalidArgument: it has no id."""
     if options.id_field is None:
         return place
-    name = _as_text(read_field(record, options.id_field))
+    name = as_text(read_field(record, options.id_field))
     if name is None:
         raise InvalidArgument(
             f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
@@ -182,16 +178,8 @@ def name_record(record: Any, place: str, path: str, options: BuildOptions) -> st
 
 def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
     """The values of ``fields`` in a record. Missing and null fields are left out."""
-    found = {name: _as_text(read_field(record, name)) for name in fields}
+    found = {name: as_text(read_field(record, name)) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _as_text(value: Any) -> Any:
-    """The text of bytes, as which Impala and older Spark write texts to Parquet; bytes that are no text, and others unchanged."""
-    with suppress(UnicodeDecodeError):
-        text = value.decode() if isinstance(value, bytes) else ""
-        return value if not text or _CONTROL.search(text) else text
-    return value
 
 
 class _Repaired(str):

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
 """Name of a format -> first bytes of its files."""
-_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
-"""First bytes of a bzip2 stream, perhaps an empty one. A text may begin with BZh."""
+_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|.{0,5}(?:[^ -~]|\Z))", re.DOTALL)
+"""First bytes of a bzip2 stream, perhaps an empty or damaged one. A text may begin with BZh."""
 MAGIC_BYTES = 64
 """Bytes of a file that show its format, even after a short frame that is skipped."""
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
@@ -135,10 +135,13 @@ def without_ending(name: str) -> str:
 
 
 def unpack_start(packing: str, head: bytes, size: int) -> bytes:
-    """The first ``size`` unpacked bytes, or fewer, of a file that begins with ``head``. Empty if it is damaged."""
+    """The first ``size`` unpacked bytes, or fewer, of a file that begins with ``head``. Empty if it is damaged.
+
+    Of several frames, the first ones may be empty, or end inside of a record.
+    """
     found = bytearray()
     with suppress(*DAMAGE, OSError):  # EOFError: the file goes on
-        for piece in _unpack_frames(io.BytesIO(head), packing):  # the first frames may be empty, or end inside of a record
+        for piece in _unpack_frames(io.BytesIO(head), packing):
             found += piece
             if len(found) >= size:
                 break

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from suffolk.build_index.chat_template import ChatTemplate
-from suffolk.build_index.conversation import FIELDS, Conversation, find_conversation
+from suffolk.build_index.conversation import FIELDS, Conversation, find_conversation, with_short_ids
 from suffolk.build_index.exchange import find_answers, find_exchange
 from suffolk.datastore.errors import InvalidArgument
 
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
+"""Characters that numbers and keys have as bytes, and texts have not."""
 RECORDING_FORMAT = 1
 """The format of lines that ``--record`` writes (``suffolk.serving.decoding.replay.recording``)."""
 
@@ -74,6 +78,14 @@ def is_chat(record: Any) -> bool:
         return True
 
 
+def as_text(value: Any) -> Any:
+    """The text of bytes, as which Impala and older Spark write texts to Parquet; bytes that are no text, and others unchanged."""
+    with suppress(UnicodeDecodeError):
+        text = value.decode() if isinstance(value, bytes) else ""
+        return value if not text or _CONTROL.search(text) else text
+    return value
+
+
 def is_recording(record: Any) -> bool:
     """Whether a record is a line of ``--record``."""
     return isinstance(record, dict) and "recording" in record and "generated" in record
@@ -114,10 +126,13 @@ def _render(conversation: Conversation, rules: RecordRules, place: str) -> str |
             f"{place}: a conversation, and the tokenizer has no chat template; give a model folder with a template as "
             "--tokenizer, or the text's field with --text-field and --records text"
         )
-    try:
-        return rules.template.render(conversation.messages, conversation.tools)
-    except InvalidArgument as refusal:
-        return LeftOut(str(refusal))
+    refusals: list[InvalidArgument] = []
+    for messages in (conversation.messages, with_short_ids(conversation.messages)):
+        try:
+            return rules.template.render(messages, conversation.tools)
+        except InvalidArgument as refusal:
+            refusals.append(refusal)
+    return LeftOut(str(refusals[0]))
 
 
 def _short(fingerprint: Any) -> str:

@@ -28,9 +28,9 @@ class RemoteFile:
 def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files that ``url`` means, in the order of names, and whether it names them: by a URL or a pattern, not by a folder.
 
-    A file or folder may have the characters of patterns in its name. A file and a folder may have one name. Files of a folder whose names
-    begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the end by
-    which object stores show folders.
+    Names of files and folders may have the characters of patterns. A file and a folder may have one name. Files of a folder whose
+    names begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the
+    end by which object stores show folders.
 
     Raises:
         NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.

@@ -13,7 +13,7 @@ from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBody, whole
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
-from suffolk.serving.worker.openai.known_fields import check_extra
+from suffolk.serving.worker.openai.known_fields import Body
 from suffolk.serving.worker.traces import MAX_FOLLOWING, MAX_PASSAGES
 
 NO_LIMIT = -1
@@ -53,18 +53,6 @@ MAX_LOGPROBS = 20
 TokenIds = Annotated[list[TokenId], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
 MAX_PATTERN = 1024
 """Most tokens of a text whose passages are searched."""
-
-
-class Body(BaseModel):
-    """Base of all bodies. ``path``: path of the object in its request, with a dot at its end."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    path: ClassVar[str] = ""
-
-    @model_validator(mode="after")
-    def _check_extra(self) -> Self:
-        check_extra(self.path, self.model_extra or {}, {name: getattr(self, name) for name in type(self).model_fields})
-        return self
 
 
 class StreamOptions(Body):
@@ -274,7 +262,9 @@ class CompletionBody(GenerationBody):
 
 
 class TokenizeBody(TemplateFields):
-    """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer."""
+    """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer, or the body of a chat or completion."""
+
+    unused = frozenset(GenerationBody.model_fields)
 
     model: str | None = None
     prompt: str | None = None

@@ -78,6 +78,26 @@ def test_markers_of_folders_and_names_like_patterns(s3: S3Server, url: str) -> N
         find_files(f"{url}/empty")
 
 
+def test_folders_may_have_names_like_patterns(s3: S3Server, url: str) -> None:
+    """Regression: such a folder was not found."""
+    for name in ("dir[1]/a.txt", "dir1/b.txt", "s*r/c.txt", "star/d.txt"):
+        fsspec.filesystem("s3").pipe_file(f"{url}/{name}", b"text")
+    for corpus, names in {"dir[1]": ["dir[1]/a.txt"], "dir[1]/": ["dir[1]/a.txt"], "s*r/": ["s*r/c.txt"]}.items():
+        found, named = find_files(f"{url}/{corpus}")
+        assert ([file.url for file in found], named) == ([f"{url}/{name}" for name in names], False)
+    found, named = find_files(f"{url}/st*r/*.txt")
+    assert ([file.url for file in found], named) == ([f"{url}/star/d.txt"], True)
+
+
+def test_an_archived_object_is_named(s3: S3Server, url: str) -> None:
+    """Regression: the message spoke of credentials."""
+    bucket, prefix = url.removeprefix("s3://").split("/", 1)
+    arguments = {"Bucket": bucket, "Key": f"{prefix}/cold.txt", "Body": b"text", "StorageClass": "GLACIER"}
+    fsspec.filesystem("s3").call_s3("put_object", **arguments)
+    with pytest.raises(Unsupported, match=f"{url}/cold.txt: in the store's archive .* restore it first"):
+        find_inputs(BuildOptions((url,), Path("unused")))
+
+
 def test_an_object_whose_name_ends_with_a_slash_is_named(s3: S3Server, url: str) -> None:
     """Regression: it was left out without a word. fsspec cannot read it."""
     bucket, prefix = url.removeprefix("s3://").split("/", 1)

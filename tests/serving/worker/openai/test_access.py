@@ -281,6 +281,7 @@ def test_paths_that_are_not_served_name_those_that_are(server: WorkerServer) -> 
         assert (status, reply["error"]["type"]) == (405 if path == CHAT else 404, "invalid_request_error")
         assert f"{method} {path} is not served here; the paths are " in reply["error"]["message"]
         assert "POST /v1/chat/completions" in reply["error"]["message"]
+        assert "GET /v1/models/{name}," in reply["error"]["message"]
 
 
 def test_a_slash_at_the_end_of_a_path_is_ignored(server: WorkerServer) -> None:
