@@ -87,6 +87,9 @@ def _enforced(schema: Any, strict: bool) -> Any:
             continue
         if name == "pattern" and isinstance(value, str):
             found[name] = _library_pattern(value)
+        elif name == "patternProperties" and isinstance(value, Mapping):
+            kept = [each for each in value if strict or not _UNREAD_PATTERN.search(each)]
+            found[name] = {_library_pattern(each): _enforced(value[each], strict) for each in kept}
         elif name in _NAMED and isinstance(value, Mapping):
             found[name] = {key: _enforced(each, strict) for key, each in value.items()}
         else:

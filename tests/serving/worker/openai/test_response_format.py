@@ -221,6 +221,18 @@ def test_patterns_of_javascript_are_enforced(target: Target, pattern: str, good:
     assert bad is None or not accepts(target, schema, json.dumps({"a": bad}))
 
 
+def test_patterns_of_names_are_read_like_those_of_texts(target: Target) -> None:
+    """Regression: they were refused."""
+    number = {"type": "integer"}
+    schema = {"type": "object", "patternProperties": {r"^[^\s-_]{3}$": number, "^(?!x)[a-z]$": number}}
+    closed = schema | {"additionalProperties": False}
+    assert accepts(target, closed, '{"abc": 1}', strict=False)
+    assert not accepts(target, closed, '{"a-c": 1}', strict=False)
+    assert accepts(target, schema, '{"y": 1}', strict=False)
+    with pytest.raises(InvalidArgument, match="regex parse error"):
+        accepts(target, schema, '{"y": 1}', strict=True)
+
+
 @pytest.mark.parametrize("pattern", ["^(?!x)[a-z]+$", "^[a-z]+(?<=z)$", r"^([a-z])\1$", r"^\\(?=z)"])
 def test_patterns_that_cannot_be_read_are_left_out_unless_strict(target: Target, pattern: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
