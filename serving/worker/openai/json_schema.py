@@ -76,8 +76,8 @@ def _enforced(schema: Any, strict: bool) -> Any:
     found: dict[str, Any] = {}
     for name, value in schema.items():
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
-        if name == "properties" and value is None:
-            found[name] = {}  # clients send it for a function without parameters
+        if (name == "properties" and value is None) or (name in _NAMED and value == []):
+            found[name] = {}  # of functions without parameters; PHP writes {} as []
             continue
         if (value is None and name not in _NULLS) or (is_unread and not strict):
             continue
