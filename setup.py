@@ -9,7 +9,6 @@ from pathlib import Path
 import pybind11
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.editable_wheel import editable_wheel
 
 
 class CMakeBuild(build_ext):
@@ -31,23 +30,17 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", str(build), "--target", "_native"], check=True)
 
 
-class PathEditable(editable_wheel):
-    """An editable install that adds this folder to the path.
-
-    The other kinds are import hooks, which Python asks only after the path. Beside a clone called ``suffolk`` they would not be
-    asked, because any folder of that name is a namespace package.
-    """
-
-    def initialize_options(self) -> None:
-        super().initialize_options()
-        self.mode = "compat"
-
-
 ROOMS = ("datastore", "build_index", "serving", "capacity", "benchmarks")
 """Top-level folders that are packages of ``suffolk``. In this folder, links in ``suffolk/`` lead to them."""
 
+STATIC = "suffolk.serving.net.playground.static"
+"""A folder of files alone, which setuptools counts as a package."""
+
 if "editable_wheel" in sys.argv:
-    package_dir = {}
+    # With this layout, setuptools adds the folder to the path. Its other editable installs are import hooks, which Python asks
+    # only after the path. Beside a clone called ``suffolk`` they would not be asked, because any folder of that name is a
+    # namespace package.
+    package_dir = {"": "."}
     packages = find_packages(include=["suffolk", "suffolk.*"])
 else:
     package_dir = {f"suffolk.{room}": room for room in ROOMS}
@@ -59,8 +52,8 @@ version = runpy.run_path(str(HOME / "datastore" / "version.py"))["__version__"]
 
 setup(
     version=version,
-    packages=packages,
+    packages=[*packages, STATIC],
     package_dir=package_dir,
     ext_modules=[Extension("suffolk.datastore._native", sources=[])],
-    cmdclass={"build_ext": CMakeBuild, "editable_wheel": PathEditable},
+    cmdclass={"build_ext": CMakeBuild},
 )

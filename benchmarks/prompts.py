@@ -46,8 +46,8 @@ def load_prompts(
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
-        InvalidArgument: a file is not UTF-8, a row is not an object, a row has neither messages nor a prompt, or a
-            message lacks its role or content.
+        InvalidArgument: a file is not UTF-8, a row is not an object, a row has neither messages nor a prompt, a message
+            lacks its role or content, or a prompt or content is no text.
     """
     check_choice("style", style, STYLES)
     if limit is not None:
@@ -86,9 +86,13 @@ def messages_of(row: dict[str, Any], place: str) -> tuple[dict[str, str], ...]:
     Raises InvalidArgument with the ``place`` of a malformed message.
     """
     try:
-        return tuple({"role": str(each["role"]), "content": str(each["content"])} for each in row.get("messages", ()))
+        found = tuple({"role": each["role"], "content": each["content"]} for each in row.get("messages", ()))
     except (KeyError, TypeError) as error:
         raise InvalidArgument(f"{place}: 'messages' must be a list of objects with 'role' and 'content'") from error
+    for number, message in enumerate(found):
+        for name, value in message.items():
+            _text(value, place, f"messages[{number}].{name}")
+    return found
 
 
 def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
@@ -146,15 +150,24 @@ def decode_text(path: Path, data: bytes) -> str:
         ) from error
 
 
+def _text(value: Any, place: str, field: str) -> str:
+    """``value`` of a ``field`` of a row. Raises InvalidArgument: it is no text."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{place}: '{field}' is {value!r:.40}; give a text")
+    return value
+
+
 def _prompts(row: dict[str, Any], path: Path, number: int, style: str) -> list[Prompt]:
     messages = messages_of(row, f"{path} line {number}")
     name, group = row_name(row, path, number), str(row.get("set", path.stem))
     if not messages:
         if "prompt" not in row and "text" not in row:
             raise InvalidArgument(f"{path} line {number}: no 'messages' and no 'prompt'; a row needs one of them")
-        return [Prompt(name, group, (), str(row["prompt"] if "prompt" in row else row["text"]))]
+        field = "prompt" if "prompt" in row else "text"
+        return [Prompt(name, group, (), _text(row[field], f"{path} line {number}", field))]
     prefill = row.get("prefill")
     if prefill is None:
         return [Prompt(name, group, messages)]
-    both = [Prompt(name, f"{group}, chat", messages), Prompt(name, f"{group}, prefill", messages, str(prefill))]
+    text = _text(prefill, f"{path} line {number}", "prefill")
+    both = [Prompt(name, f"{group}, chat", messages), Prompt(name, f"{group}, prefill", messages, text)]
     return {"chat": both[:1], "prefill": both[1:], "both": both}[style]

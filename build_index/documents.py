@@ -13,7 +13,9 @@ from suffolk.build_index.block import Lines, Records, Texts
 from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.records import LeftOut, RecordRules, as_text, is_chat, is_recording, read_chat, read_recording
+from suffolk.build_index.read_lines import no_number
+from suffolk.build_index.record_fields import has_field, json_name, keep_metadata, name_record, read_field
+from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata, checked_metadata
 from suffolk.datastore.errors import InvalidArgument
@@ -129,11 +131,11 @@ def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules)
         return read_recording(record, rules, place)
     chat = read_chat(record, rules, place) if form in ("auto", "chat") else None
     if chat is None and text is None and form != "chat" and has_field(record, options.text_field):
-        return LeftOut(f"field '{options.text_field}' is null")
+        return LeftOut(f"field '{options.text_field}' is null or NaN")
     if chat is None:
         null = [name for name in FIELDS if name in record] if isinstance(record, dict) and form != "text" else []
         if null and text is None:
-            return LeftOut(f"field '{null[0]}' is null")
+            return LeftOut(f"field '{null[0]}' is null or NaN")
         raise InvalidArgument(no_content(place, options, record))
     return chat
 
@@ -158,30 +160,6 @@ def _raw_records(payload: Lines | Records) -> Iterator[tuple[str, Any]]:
             yield f"{payload.path}:{number}", line.removeprefix(BOM_UTF8)  # files with a mark may be joined
 
 
-def name_record(record: Any, place: str, path: str, options: BuildOptions) -> str:
-    """The source of a record: its place, or its id after ``path``. Raises InvalidArgument: it has no id."""
-    if options.id_field is None:
-        return place
-    name = as_text(read_field(record, options.id_field))
-    if name is None:
-        raise InvalidArgument(
-            f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
-        )
-    if not isinstance(name, str | int | float):
-        kind = type(name).__name__
-        raise InvalidArgument(
-            f"{place}: field '{options.id_field}' holds {kind}, not a text or a number; name another one with --id-field"
-        )
-    is_whole = isinstance(name, float) and name.is_integer()  # tables hold whole numbers as floats if one is null
-    return f"{path}#{int(name) if is_whole else name}"
-
-
-def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
-    """The values of ``fields`` in a record. Missing and null fields are left out."""
-    found = {name: as_text(read_field(record, name)) for name in fields}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 class _Repaired(str):
     """A text whose line held invalid UTF-8. ``bad`` is the number of replaced sequences."""
 
@@ -199,7 +177,7 @@ def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
         return raw, 0
     text, bad = _decode(raw)
     try:
-        return json.loads(text, parse_constant=lambda _: None), bad  # pandas writes NaN for null
+        return json.loads(text, parse_constant=no_number), bad
     except (ValueError, RecursionError) as error:
         raise not_json(place, error) from error
 
@@ -214,32 +192,12 @@ def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
     )
 
 
-def read_field(record: Any, name: str) -> Any:
-    """The value of a field; None if it is missing. A dotted name reads nested objects, unless it is the name of a field."""
-    if isinstance(record, dict) and name in record:
-        return record[name]
-    for part in name.split("."):
-        if not isinstance(record, dict):
-            return None
-        record = record.get(part)
-    return record
-
-
-def has_field(record: Any, name: str) -> bool:
-    """Whether a record has a field, even if it or an object around it is null. A dotted name reads nested objects."""
-    if not isinstance(record, dict) or name in record:
-        return isinstance(record, dict)
-    outer, dot, inner = name.rpartition(".")
-    parent = read_field(record, outer) if dot else None
-    return inner in parent if isinstance(parent, dict) else bool(dot) and parent is None and has_field(record, outer)
-
-
 def no_content(place: str, options: BuildOptions, record: Any) -> str:
     """Why a record has no content, and what to do."""
     field = options.text_field
     value = read_field(record, field)
     if not isinstance(record, dict):
-        return f"{place}: a JSON {type(record).__name__}, not an object; every record is one JSON object"
+        return f"{place}: {json_name(record)}, not an object; every record is one JSON object"
     if options.records == "recording":
         return f"{place}: not a recording; name a file that --record has written"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
@@ -247,7 +205,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
         problem, advice = f"no conversation; the line has {fields}", "'messages' or 'conversations' hold one"
     elif value is not None:
         problem, advice = (
-            f"field '{field}' holds {type(value).__name__}, not text",
+            f"field '{field}' holds {json_name(value)}, not text",
             "name another field with --text-field"
             + ", or write records, as pandas does with orient='records', lines=True" * isinstance(value, dict),
         )

@@ -16,7 +16,7 @@ from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.input_file import find_packing, unpack_start, without_ending
 from suffolk.build_index.one_object import SAMPLE_RECORDS, are_texts, closed, is_record, object_problem
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.read_lines import DAMAGED, array_elements
+from suffolk.build_index.read_lines import DAMAGED, array_elements, no_number
 from suffolk.build_index.read_parquet import unread_table
 from suffolk.datastore.errors import Corruption
 
@@ -209,7 +209,7 @@ def _records_of_lines(text: str, whole: bool) -> list[Any]:
     records: list[Any] = []
     for line in islice(filter(str.strip, lines), SAMPLE_RECORDS):
         try:
-            records.append(json.loads(line.removeprefix("\ufeff")))
+            records.append(json.loads(line.removeprefix("\ufeff"), parse_constant=no_number))
         except (ValueError, RecursionError):
             is_damaged = bool(records) and line.startswith('{"')
             return records if len(records) > 1 or is_damaged else [None]

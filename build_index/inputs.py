@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,12 +15,11 @@ from suffolk.build_index.form import NO_TEXT_AT_ALL, Form, find_form
 from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_error, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.patterns import expand_pattern
-from suffolk.build_index.skipped import Skipped
+from suffolk.build_index.skipped import Skipped, skipped_line
 from suffolk.build_index.table_logs import DATASTORE, is_store, stores_at, table_problem, tables_at
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.files import name_text, printable
 from suffolk.datastore.remote_files import find_files
 
 KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
@@ -29,6 +28,7 @@ PATTERN = frozenset("*?[")
 HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
 """Folders of a model or data set in the hub's local cache; ``HUB_COPIES`` hold the snapshots' files without their names."""
 NO_FILE = "not a regular file"
+NO_FILES = "folder without files"
 LINKED = "linked folder (name it)"
 EXAMPLES = 3
 """Files that a summary names for each reason."""
@@ -138,16 +138,6 @@ def is_table(path: str) -> bool:
     return without_ending(path).endswith((".csv", ".tsv"))
 
 
-def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:
-    """What is left out, as a text: how many files by reason, and the first names."""
-    return "; ".join(_one_reason(*each, examples.get(each[0], ())) for each in sorted(skipped.items())) or "no files"
-
-
-def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
-    names = ", ".join([*(printable(name_text(path)) for path in paths), *["..."] * (count > len(paths))])
-    return f"{count:,} {reason}" + f": {names}" * bool(paths)
-
-
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
     """Refuse an option that acts on none of the files. A Parquet file counts as tokenized, because it may hold token ids."""
     for name, value, unset, acts_on in (
@@ -218,7 +208,7 @@ def _find_local(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[ob
 
 def _expand(corpus: str, options: BuildOptions, inputs: Inputs) -> Iterator[tuple[str, bool]]:
     if os.path.isdir(corpus):
-        yield from ((path, False) for path in _walk(corpus, options, inputs))
+        yield from ((path, False) for path in _walk_some(corpus, options, inputs))
     elif os.path.isfile(corpus):
         yield corpus, True
     elif PATTERN & set(corpus):
@@ -246,6 +236,16 @@ def _expand_match(match: str, pattern: str, options: BuildOptions, inputs: Input
         inputs.unread.append(Skipped(match, NO_FILE))
     elif os.path.isdir(match) and "**" not in pattern:  # "**" also matches the files inside folders
         yield from ((path, False) for path in _walk(match, options, inputs))
+
+
+def _walk_some(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
+    """As ``_walk``. A folder without files is left out."""
+    before, is_empty = inputs.skipped, True
+    for path in _walk(folder, options, inputs):
+        is_empty = False
+        yield path
+    if is_empty and {**inputs.skipped, "hidden": 0} == {**before, "hidden": 0}:
+        inputs.unread.append(Skipped(folder, NO_FILES))
 
 
 def _walk(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import Threads, Within, check_fields
+from suffolk.datastore.settings import Threads, Within, check_fields, option
 
 DEFAULT_SEGMENT_TOKENS = 128 << 20
 DEFAULT_ORDER_DEPTH = 64
@@ -24,8 +24,63 @@ ON_ERROR = ("stop", "skip")
 MODES = ("new", "append", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """What is read of a corpus."""
+
+    GROUP = "reading"
+    text_field: str = option(
+        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
+    )
+    records: Annotated[str, RECORDS] = option(
+        "auto",
+        "form of JSON records and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and "
+        "logs of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
+    )
+    id_field: str | None = option(None, "field or column that names a document", metavar="NAME", blank=True)
+    on_error: Annotated[str, ON_ERROR] = option(
+        "stop", "what damage does: end the build, or leave out and count the record or the rest of the file"
+    )
+    strict: bool = option(
+        False, "refuse corpora with files that cannot be read and may hold text, and folders without files"
+    )
+    skipped: Path | None = option(
+        None,
+        "write every file and record that is left out, with the reason, to this file of JSON lines",
+        metavar="FILE",
+        written=True,
+    )
+    token_format: Annotated[str, TOKEN_FORMATS] | None = option(
+        None, "type of the ids in .bin files (default: by vocabulary size)"
+    )
+    end_of_document: Annotated[int, Within(0, (1 << 32) - 1)] | None = option(
+        None, "id that ends documents in tokenized corpora", metavar="ID"
+    )
+    vocab_size: Annotated[int, Within(1, (1 << 31) - 1)] | None = option(
+        None, "number of ids, for tokenized corpora without --tokenizer"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakingOptions:
+    """How segments are made."""
+
+    GROUP = "making"
+    tokenization: Annotated[str, TOKENIZATIONS] = option(
+        "auto", "'auto' takes a fast tokenizer if its ids are proven equal; 'exact' takes only Hugging Face tokenizers"
+    )
+    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] = option(
+        DEFAULT_SEGMENT_TOKENS, "the most tokens in a segment; bounds the memory of the build"
+    )
+    order_depth: Annotated[int, Within(1, 1024)] | None = option(
+        None,
+        f"number of first tokens by which suffixes are sorted (default: {DEFAULT_ORDER_DEPTH}, or the datastore's)",
+    )
+    threads: Threads = option(0, "number of processes and threads; 0 is one for each core (default: 0)")
+
+
+@dataclass(frozen=True)
+class BuildOptions(ReadingOptions, MakingOptions):
     """Settings of one build.
 
     Attributes:
@@ -35,22 +90,8 @@ class BuildOptions:
             appending, the datastore's tokenizer is used.
         mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" replaces its segments by new
             ones.
-        text_field, id_field: field of a JSON line (a dotted name reads nested objects), or column of a Parquet file.
-        records: the form of JSON lines and Parquet rows. "text" reads ``text_field``; "chat" writes conversations with the
-            tokenizer's chat template; "recording" takes the tokens of ``--record``; "auto" decides by the fields.
         metadata: fields of a JSON line or Parquet row to keep with the document; a dotted name reads nested objects.
         extensions: endings of the files to read in folders; empty: every text file.
-        token_format: width of the ids in ``.bin`` files; None: the width that the vocabulary needs.
-        end_of_document: the id that ends a document in tokenized corpora; None if documents are not marked.
-        vocab_size: number of ids, for corpora without a tokenizer.
-        segment_tokens: the size of a segment, in tokens; it bounds memory.
-        order_depth: tokens by which suffixes are sorted. None: 64, or when appending the datastore's depth.
-        tokenization: "auto" uses Kitoken if it gives equal ids for a sample, "exact" uses only Hugging Face tokenizers.
-        on_error: "stop" ends the build at a record that cannot be read; "skip" leaves such records out and counts them, as
-            it does with the rest of a damaged file.
-        strict: whether a file that may hold text and cannot be read is an error.
-        skipped: a file for the names of all files and records that are left out, with the reasons; None: not written.
-        threads: processes for tokenizing and threads for sorting; 0: every core that this process may use.
 
     Raises:
         InvalidArgument: a value is out of its bounds.
@@ -60,21 +101,8 @@ class BuildOptions:
     output: Path
     tokenizer: str | None = None
     mode: Annotated[str, MODES] = "new"
-    text_field: str = "text"
-    id_field: str | None = None
-    records: Annotated[str, RECORDS] = "auto"
     metadata: tuple[str, ...] = ()
-    extensions: tuple[str, ...] = field(default=())
-    token_format: Annotated[str, TOKEN_FORMATS] | None = None
-    end_of_document: Annotated[int, Within(0, (1 << 32) - 1)] | None = None
-    vocab_size: Annotated[int, Within(1, (1 << 31) - 1)] | None = None
-    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] = DEFAULT_SEGMENT_TOKENS
-    order_depth: Annotated[int, Within(1, 1024)] | None = None
-    tokenization: Annotated[str, TOKENIZATIONS] = "auto"
-    on_error: Annotated[str, ON_ERROR] = "stop"
-    strict: bool = False
-    skipped: Path | None = None
-    threads: Threads = 0
+    extensions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.corpora:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.build_index.input_file import TOKEN_KINDS
-from suffolk.build_index.inputs import Inputs, skipped_line
+from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import Proof
 from suffolk.build_index.report import count, megabytes
+from suffolk.build_index.skipped import skipped_line
 from suffolk.build_index.target import BuildTarget
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import token_dtype

@@ -19,7 +19,13 @@ DAMAGED = object()
 _LONGEST = 12
 """More characters than a word, number or escape has that JSON may be cut off in."""
 _BETWEEN = re.compile(r"[\s,]*")
-_DECODER = json.JSONDecoder()
+
+
+def no_number(name: str) -> None:
+    """The value of NaN, Infinity or -Infinity: null, for which pandas writes NaN."""
+
+
+_DECODER = json.JSONDecoder(parse_constant=no_number)
 
 
 def read_lines(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +10,6 @@ from suffolk.build_index.conversation import FIELDS, Conversation, find_conversa
 from suffolk.build_index.exchange import find_answers, find_exchange
 from suffolk.datastore.errors import InvalidArgument
 
-_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
-"""Characters that numbers and keys have as bytes, and texts have not."""
 RECORDING_FORMAT = 1
 """The format of lines that ``--record`` writes (``suffolk.serving.decoding.replay.recording``)."""
 
@@ -76,14 +72,6 @@ def is_chat(record: Any) -> bool:
         )
     except InvalidArgument:  # malformed; the build says where
         return True
-
-
-def as_text(value: Any) -> Any:
-    """The text of bytes, as which Impala and older Spark write texts to Parquet; bytes that are no text, and others unchanged."""
-    with suppress(UnicodeDecodeError):
-        text = value.decode() if isinstance(value, bytes) else ""
-        return value if not text or _CONTROL.search(text) else text
-    return value
 
 
 def is_recording(record: Any) -> bool:

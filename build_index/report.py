@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from suffolk.build_index.inputs import skipped_line
+from suffolk.build_index.skipped import skipped_line
 
 SHOWN_SECONDS = 0.1
 """Least seconds of a part that the report shows besides reading and sorting."""

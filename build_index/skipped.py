@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,6 +23,11 @@ class Skipped:
 
     def __str__(self) -> str:
         return f"{printable(name_text(self.place))}: {self.reason}"
+
+
+def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:
+    """What is left out, as a text: how many files by reason, and the first names."""
+    return "; ".join(_one_reason(*each, examples.get(each[0], ())) for each in sorted(skipped.items())) or "no files"
 
 
 class SkippedLog:
@@ -112,3 +117,8 @@ class BuildCounts:
         for item in fields(self):
             if item.name != "described":
                 setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+
+def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
+    names = ", ".join([*(printable(name_text(path)) for path in paths), *["..."] * (count > len(paths))])
+    return f"{count:,} {reason}" + f": {names}" * bool(paths)

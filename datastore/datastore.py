@@ -106,12 +106,10 @@ class Datastore(Retriever):
 
     @property
     def name(self) -> str:
-        """See ``Retriever.name``."""
         return self.path.name
 
     @property
     def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``."""
         return self.manifest.vocab_size
 
     def warm_up(self, contexts: Sequence[Tokens]) -> None:
@@ -120,7 +118,6 @@ class Datastore(Retriever):
             self.draft_batch(contexts)
 
     def native(self) -> _native.Searcher:
-        """See ``Retriever.native``."""
         if self._native is None:
             raise Unavailable(f"the datastore {self.path} is closed; open it again")
         return self._native

@@ -61,12 +61,10 @@ class MergedDatastore(Retriever):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Retriever.names``."""
         return tuple(self._stores)
 
     @property
     def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``."""
         return next(iter(self._stores.values())).vocab_size
 
     @property
@@ -75,7 +73,6 @@ class MergedDatastore(Retriever):
         return len(self._grouped) == 1
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
-        """See ``Retriever.group_keys``."""
         if not isinstance(query.group, Mapping):
             return self._grouped[0].group_keys(query) if self.has_groups else super().group_keys(query)
         columns = [np.zeros(len(query.contexts), np.uint64)]
@@ -115,7 +112,6 @@ class MergedDatastore(Retriever):
         ]
 
     def select(self, names: Collection[str]) -> MergedDatastore:
-        """See ``Retriever.select``."""
         chosen = [
             (name, store, weight)
             for (name, store), weight in zip(self._stores.items(), self._weights, strict=True)
@@ -124,11 +120,9 @@ class MergedDatastore(Retriever):
         return MergedDatastore({name: store for name, store, _ in chosen}, [weight for *_, weight in chosen])
 
     def tokenizer(self) -> Tokenizer | None:
-        """See ``Retriever.tokenizer``."""
         return next((found for store in self._stores.values() if (found := store.tokenizer()) is not None), None)
 
     def info(self) -> dict[str, Any]:
-        """See ``merged_info``."""
         return merged_info({name: store.info() for name, store in self._stores.items()})
 
     def close(self) -> None:

@@ -57,7 +57,6 @@ class PartialMatch(Match):
 
     @property
     def partial(self) -> bool:
-        """See ``Match.partial``."""
         return True
 
 

@@ -64,25 +64,20 @@ class WatchedDatastore(Retriever):
         return self.current.vocab_size
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
-        """See ``Retriever.find_matches``."""
         self._last_contexts = query.contexts
         return super().find_matches(query)
 
     def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
-        """See ``Retriever.find_drafts``."""
         self._last_contexts = query.contexts
         return super().find_drafts(query)
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
-        """See ``Retriever.count_documents``."""
         return self.current.count_documents(query, most)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``."""
         return self.current.find_occurrences(query)
 
     def native(self) -> _native.Searched:
-        """See ``Retriever.native``."""
         return self.current.native()
 
     def tokenizer(self) -> Tokenizer | None:

@@ -64,9 +64,7 @@ def measure_acceptance(
                         raise answer
         texts[name] = [request.generated for request in requests]
         if name:
-            found[name] = summarize([request.stats for request in requests]).to_dict() | {
-                "identical": texts[name] == texts[""]
-            }
+            found[name] = summarize([request.stats for request in requests]) | {"identical": texts[name] == texts[""]}
     return found
 
 

@@ -15,7 +15,7 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.decoding.replay.recording import Recording
@@ -125,7 +125,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Watched:
+class _Watched(RetrievalSource):
     """A source that records whether the answer contains the nodes it found."""
 
     source: RetrievalSource
@@ -137,9 +137,6 @@ class _Watched:
     def take(self) -> Evidence:
         found, self.evidence = join(self.evidence), []
         return found
-
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> Sequence[Sequence[DraftTree]]:
         found = self.source.draft(requests)

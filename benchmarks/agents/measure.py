@@ -17,12 +17,12 @@ from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.decode.summary import token_rate, total
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.prediction.edits import source_files
+from suffolk.benchmarks.prediction.edits import EDITS, AgentTasks, source_files
 from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
-from suffolk.benchmarks.rollouts.memory import ArcticMemory, GroupAlone, LiveMemory, Memory, NoMemory, new_store
+from suffolk.benchmarks.rollouts.memory import ArcticDrafter, LiveMemory, Memory
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.datastore.settings import Count, Within, check_fields
+from suffolk.datastore.settings import check_fields
 from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
@@ -33,12 +33,6 @@ from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 METHODS = ("prompt-lookup", "prediction", "own store", "shared store", "arctic")
 USUAL_METHODS = METHODS[:-1]
-EDITS = (
-    "Add a comment line above every function and class.",
-    "Add type hints to every function.",
-    "Rename the first variable or parameter of every function to a clearer name.",
-    "Add a docstring to every function.",
-)
 _TASK = "{edit} Change nothing else. Answer with the whole file and no explanation.\n\n```python\n{file}\n```"
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)(?:\n```|$)", re.DOTALL)
 HEADERS = ("sessions", "method", "tokens/s", "speed-up", "least", "M", "identical")
@@ -53,28 +47,16 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentOptions:
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions(AgentTasks):
     """Settings of ``suffolk bench agents``. Checked when made.
 
     Attributes:
         decoding: the model, the length of answers, and the temperature. Its prompts and drafters are not used.
-        files: source files to edit, or folders of them.
-        tasks: in place of files, prompts that hold a file in their last code block (``python -m research.edit_tasks``).
-        limit: number of files or tasks, chosen at random.
-        lines: number of lines used from the beginning of each file.
-        sessions: sessions that edit each file, each from its first version on.
-        turns: edits in each session, 1 to the number of ``EDITS``. A task has one.
         methods: some of ``METHODS``.
     """
 
     decoding: DecodingOptions
-    files: tuple[Path, ...] = ()
-    tasks: tuple[Path, ...] = ()
-    limit: Count = 3
-    lines: Count = 25
-    sessions: Count = 3
-    turns: Annotated[int, Within(1, len(EDITS))] = 2
     methods: tuple[Annotated[str, METHODS], ...] = USUAL_METHODS
 
     def __post_init__(self) -> None:
@@ -196,24 +178,15 @@ class _Sessions:
         return rows, target.tokenizer.decode(answers[PLAIN], skip_special_tokens=True)
 
 
-class _OwnStore(LiveMemory):
-    """A live store in which each session searches its own answers only."""
-
-    def __init__(self, folder: Path, vocab_size: int) -> None:
-        self.seconds = 0.0
-        self._store = new_store(folder, vocab_size)
-        self.drafter = make_drafter("hybrid", vocab_size, [GroupAlone(self._store)], LIMITS)
-
-
 def _memory(way: str, folder: Path, vocab_size: int) -> Memory:
     """The empty memory of a method. Raises Unsupported: the method needs a package that is not installed."""
     makers: dict[str, Callable[[], Memory]] = {
-        PLAIN: lambda: NoMemory(None),
-        "prompt-lookup": lambda: NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
-        "prediction": lambda: _OwnStore(folder / "predicted", vocab_size),
-        "own store": lambda: _OwnStore(folder / "own", vocab_size),
+        PLAIN: lambda: Memory(None),
+        "prompt-lookup": lambda: Memory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
+        "prediction": lambda: LiveMemory(folder / "predicted", vocab_size, "hybrid", alone=True),
+        "own store": lambda: LiveMemory(folder / "own", vocab_size, "hybrid", alone=True),
         "shared store": lambda: LiveMemory(folder / "shared", vocab_size, "hybrid"),
-        "arctic": ArcticMemory,
+        "arctic": lambda: Memory(ArcticDrafter()),
     }
     return makers[way]()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from dataclasses import asdict
@@ -14,12 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.building import one_document_build
-from suffolk.benchmarks.building.sorting import (
-    SortingOptions,
-    measure_sorting,
-    read_tokens,
-    require_yardstick,
-)
+from suffolk.benchmarks.building.sorting import measure_sorting, read_tokens, require_yardstick
 from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import new_folder
 from suffolk.benchmarks.plot import Panel
@@ -96,17 +90,7 @@ def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] |
         if token_dtype(manifest.vocab_size) != np.uint16:
             return None
         tokens = read_tokens(store, max(options.sort_tokens))
-    threads = tuple(sorted({1, options.threads or os.cpu_count() or 1}))
-    asked = SortingOptions(
-        manifest.vocab_size,
-        manifest.order_depth,
-        options.sort_tokens,
-        threads,
-        options.sort_rounds,
-        options.sort_repeats,
-        options.seed,
-    )
-    return measure_sorting(tokens, folder, asked)
+    return measure_sorting(tokens, folder, options, manifest)
 
 
 def _read_all(options: BuildingOptions) -> int:

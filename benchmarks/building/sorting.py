@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.building import segment_build
+from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import writing
 from suffolk.benchmarks.processes import run_watched
 from suffolk.benchmarks.report import missing
@@ -25,6 +26,7 @@ from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import separator, token_dtype
 
 YARDSTICK = "pydivsufsort"
@@ -36,42 +38,21 @@ COMPARED = 200_000
 Tokens = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SortingOptions:
-    """Settings of the sorts.
-
-    Attributes:
-        vocab_size, order_depth: values of the datastore that the tokens come from.
-        sizes: input sizes in tokens, each measured separately. None exceeds the size of the corpus.
-        threads: thread counts of Suffolk's sort.
-        rounds: runs of each sort.
-        repeats: size of the inputs made of repeats, in tokens; 0 for none.
-        seed: chooses the random ranks at which the order is checked.
-    """
-
-    vocab_size: int
-    order_depth: int
-    sizes: tuple[int, ...]
-    threads: tuple[int, ...]
-    rounds: int
-    repeats: int
-    seed: int
-
-
-def measure_sorting(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
-    """Sort prefixes of ``tokens`` (uint16, with separators); return seconds and tokens per second by input and sort.
+def measure_sorting(tokens: Tokens, workdir: Path, options: BuildingOptions, store: Manifest) -> dict[str, Any]:
+    """Sort prefixes of ``tokens`` (uint16, with separators) of ``store``; return seconds and tokens per second by input and sort.
 
     Raises:
         Unsupported: pydivsufsort is not installed.
         Internal: an order is wrong.
     """
     divsufsort = require_yardstick()
+    threads = sorted({1, options.threads or os.cpu_count() or 1})
     results = {}
-    for size in sorted({min(size, len(tokens)) for size in options.sizes}):
-        results[f"{size:,} tokens"] = _measure(ended(tokens[:size]), options, options.threads, divsufsort)
-    for name, repeated in _repeats(tokens, options.repeats):
-        results[name] = _measure(ended(repeated), options, options.threads[-1:])
-    return {"inputs": results, "segment_memory": _segment_memory(tokens, workdir, options)}
+    for size in sorted({min(size, len(tokens)) for size in options.sort_tokens}):
+        results[f"{size:,} tokens"] = _measure(ended(tokens[:size]), options, store, threads, divsufsort)
+    for name, repeated in _repeats(tokens, options.sort_repeats):
+        results[name] = _measure(ended(repeated), options, store, threads[-1:])
+    return {"inputs": results, "segment_memory": _segment_memory(tokens, workdir, store, threads[-1])}
 
 
 def require_yardstick() -> Callable[[bytes], object]:
@@ -101,7 +82,11 @@ def read_tokens(store: Datastore, limit: int) -> Tokens:
 
 
 def _measure(
-    tokens: Tokens, options: SortingOptions, threads: Sequence[int], divsufsort: Callable[[bytes], object] | None = None
+    tokens: Tokens,
+    options: BuildingOptions,
+    store: Manifest,
+    threads: Sequence[int],
+    divsufsort: Callable[[bytes], object] | None = None,
 ) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {}
     if divsufsort is not None:
@@ -110,16 +95,16 @@ def _measure(
         ways[YARDSTICK] = partial(divsufsort, tokens.astype(">u2").tobytes())
     for count in threads:
         name = f"suffolk, {count} {'thread' if count == 1 else 'threads'}"
-        ways[name] = partial(_native.sort_suffixes, tokens, options.vocab_size, options.order_depth, count)
+        ways[name] = partial(_native.sort_suffixes, tokens, store.vocab_size, store.order_depth, count)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    with part_progress(options.rounds * len(ways), f"sorts of {len(tokens):,} tokens") as done:
-        for number in range(options.rounds):
+    with part_progress(options.sort_rounds * len(ways), f"sorts of {len(tokens):,} tokens") as done:
+        for number in range(options.sort_rounds):
             for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
                 begin = time.perf_counter()
                 positions = ways[name]()
                 seconds[name].append(time.perf_counter() - begin)
                 if name != YARDSTICK and number == 0:
-                    _check(tokens, np.asarray(positions), options)
+                    _check(tokens, np.asarray(positions), options, store)
                 del positions
                 done(sum(map(len, seconds.values())))
     rates = {name: len(tokens) / median(each) for name, each in seconds.items()}
@@ -127,7 +112,7 @@ def _measure(
     return {"tokens": len(tokens), "seconds": seconds, "tokens_per_second": rates, "times_the_yardstick": times}
 
 
-def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
+def _check(tokens: Tokens, positions: Tokens, options: BuildingOptions, store: Manifest) -> None:
     """Check that neighbours at random ranks are in order, and that every suffix occurs once."""
     if np.bincount(positions, minlength=len(tokens)).max(initial=0) > 1 or len(positions) != int(
         np.count_nonzero(tokens != separator(tokens.dtype))
@@ -139,7 +124,7 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
         positions[np.minimum(ranks + 1, len(positions) - 1)].astype(np.int64),
     )
     undecided = one != other
-    for depth in range(options.order_depth):
+    for depth in range(store.order_depth):
         first = tokens[np.minimum(one + depth, len(tokens) - 1)]
         second = tokens[np.minimum(other + depth, len(tokens) - 1)]
         if (undecided & (first > second)).any():  # a separator is the largest value; the end sorts last
@@ -164,16 +149,16 @@ def ended(tokens: Tokens) -> Tokens:
     return copy
 
 
-def _segment_memory(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
+def _segment_memory(tokens: Tokens, workdir: Path, store: Manifest, threads: int) -> dict[str, Any]:
     """Measure the peak memory of building one segment in its own process, beside the estimate of a build plan."""
     path = workdir / "tokens.npy"
     with writing(path):
         np.save(path, ended(tokens))
     settings = {
         "tokens": str(path),
-        "vocab_size": options.vocab_size,
-        "order_depth": options.order_depth,
-        "threads": max(options.threads),
+        "vocab_size": store.vocab_size,
+        "order_depth": store.order_depth,
+        "threads": threads,
     }
     outcome: dict[str, Any] = json.loads(
         run_watched([sys.executable, "-m", segment_build.__name__, json.dumps(settings)]).output

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -47,21 +46,6 @@ threads."""
 DEADLINE = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class CallCosts:
-    """Processor seconds of a call and of a context in it, at both ends; the rest of a call's wall time; bytes of messages."""
-
-    server_call_s: float
-    server_context_s: float
-    client_call_s: float
-    client_context_s: float
-    wait_s: float
-    request_call_bytes: float
-    request_context_bytes: float
-    reply_context_bytes: float
-    process_bytes: float
-
-
 def serve_command(store: Path) -> list[str]:
     """The server that plans count with: one search thread."""
     command = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
@@ -70,8 +54,11 @@ def serve_command(store: Path) -> list[str]:
 
 def measure_calls(
     store: Path, contexts: Sequence[Any], max_nodes: int, seconds: float, done: Callable[[], None]
-) -> CallCosts:
-    """Call a server on a core of its own, if there are two. ``seconds``: of each load; ``done`` is called after each batch size."""
+) -> dict[str, Any]:
+    """The costs of calls, by field of ``ServiceCosts``. Contexts include their searches.
+
+    The server has a core of its own, if there are two. ``seconds``: of each load; ``done`` is called after each batch size.
+    """
     with ExitStack() as stack:
         with on_core(0):
             url, server = stack.enter_context(serving(store, serve_command(store)))
@@ -92,17 +79,17 @@ def measure_calls(
     slopes = [(after - before) / (many - few) for before, after in zip(ends[0], ends[1], strict=True)]
     each = (sizes[1][0] - sizes[0][0]) / (many - few)
     wait = ends[0][2] - ends[0][3] - ends[0][1]
-    return CallCosts(
-        server_call_s=ends[0][0] - few * slopes[0],
-        server_context_s=slopes[0],
-        client_call_s=ends[0][1] - few * slopes[1],
-        client_context_s=slopes[1],
-        wait_s=max(0.0, wait),
-        request_call_bytes=max(0.0, sizes[0][0] - few * each),
-        request_context_bytes=each,
-        reply_context_bytes=sizes[1][1],
-        process_bytes=memory,
-    )
+    return {
+        "server_call_s": ends[0][0] - few * slopes[0],
+        "server_context_s": slopes[0],
+        "client_call_s": ends[0][1] - few * slopes[1],
+        "client_context_s": slopes[1],
+        "wait_s": max(0.0, wait),
+        "request_call_bytes": max(0.0, sizes[0][0] - few * each),
+        "request_context_bytes": each,
+        "reply_context_bytes": sizes[1][1],
+        "process_bytes": memory,
+    }
 
 
 def _under_load(url: str, server: int, requests: Sequence[bytes], seconds: float) -> float:
@@ -167,37 +154,15 @@ def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0)
         def done() -> None:
             progress(next(parts))
 
-        disk = measure_disk(store, workdir, contexts, max_nodes)
+        costs = measure_disk(store, workdir, contexts, max_nodes)
         done()
-        search = measure_search(store, workdir, contexts, max_nodes)
+        search, context_s = measure_search(store, workdir, contexts, max_nodes)
         done()
-        text, sorted_tokens = measure_text(store), sorted_per_second(store)
+        costs |= search | measure_text(store) | {"sorted_tokens": sorted_per_second(store)}
         done()
-        calls = measure_calls(path, contexts, max_nodes, seconds, done)
-        return ServiceCosts(
-            machine=_machine(),
-            datastore=_facts(store),
-            max_nodes=max_nodes,
-            server_call_s=calls.server_call_s,
-            server_context_s=max(0.0, calls.server_context_s - search.seconds),
-            client_call_s=calls.client_call_s,
-            client_context_s=calls.client_context_s,
-            segment_s=search.segment_s,
-            segment_tokens=search.segment_tokens,
-            doubling_s=search.doubling_s,
-            search_spread=search.spread,
-            wait_s=calls.wait_s,
-            request_call_bytes=calls.request_call_bytes,
-            request_context_bytes=calls.request_context_bytes,
-            reply_context_bytes=calls.reply_context_bytes,
-            cold_reads=disk.reads,
-            read_s=disk.read_s,
-            sorted_tokens=sorted_tokens,
-            text_bytes=text.bytes_per_second,
-            token_bytes=text.token_bytes,
-            table_bytes=_table_bytes(store),
-            process_bytes=calls.process_bytes,
-        )
+        costs |= measure_calls(path, contexts, max_nodes, seconds, done) | {"table_bytes": _table_bytes(store)}
+        costs["server_context_s"] = max(0.0, costs["server_context_s"] - context_s)
+        return ServiceCosts(_machine(), _facts(store), max_nodes, **costs)
 
 
 def sample_contexts(store: Datastore) -> list[list[int]]:
@@ -229,16 +194,11 @@ def _facts(store: Datastore) -> str:
     return f"{amount(sum(each.tokens for each in entries))} tokens in {len(entries)} segments"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCosts:
-    """Disk reads of a context in a segment, and median seconds of a random read of 4 KiB (0: there are no direct reads)."""
+def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> dict[str, Any]:
+    """Reads of a context in a segment, and seconds of a read (0: there are no direct reads), by field of ``ServiceCosts``.
 
-    reads: float
-    read_s: float
-
-
-def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> DiskCosts:
-    """Ask for drafts from files that were dropped from memory. Files that another process maps stay in memory."""
+    Asks for drafts from files that were dropped from memory. Files that another process maps stay in memory.
+    """
     file = workdir / "contexts.json"
     write_json(file, contexts[:CONTEXTS])
     settings = {
@@ -250,22 +210,17 @@ def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_n
     largest = max(segments, key=lambda entry: entry.bytes)
     seconds = random_read_seconds(store.path / SEGMENTS_NAME / largest.name, READS, 0)
     reads = json.loads(watched.output)["cold"]["major_faults_per_call"] / len(segments)
-    return DiskCosts(reads, float(np.median(seconds)) if seconds else 0.0)
+    return {"cold_reads": reads, "read_s": float(np.median(seconds)) if seconds else 0.0}
 
 
-@dataclass(frozen=True, slots=True)
-class TextCosts:
-    """Bytes of text that a core tokenizes in a second, and bytes of text of a token."""
+def measure_text(store: Datastore) -> dict[str, Any]:
+    """Bytes of text that a core tokenizes in a second, and of a token, by field of ``ServiceCosts``.
 
-    bytes_per_second: float
-    token_bytes: float
-
-
-def measure_text(store: Datastore) -> TextCosts:
-    """Tokenize the text of the first documents again, on the fast path if there is one."""
+    Tokenizes the text of the first documents again, on the fast path if there is one.
+    """
     tokenizer = store.tokenizer()
     if tokenizer is None:
-        return TextCosts(UNKNOWN_RATE, UNKNOWN_BYTES)
+        return {"text_bytes": UNKNOWN_RATE, "token_bytes": UNKNOWN_BYTES}
     documents = [each.tokens[:LONGEST].tolist() for each in islice(store.documents(), DOCUMENTS)]
     texts = [tokenizer.decode(tokens) for tokens in documents]
     fast = load_fast(tokenizer)
@@ -274,4 +229,4 @@ def measure_text(store: Datastore) -> TextCosts:
     encoder.encode(texts, 0)
     seconds = time.process_time() - begin
     size = sum(len(text.encode()) for text in texts)
-    return TextCosts(size / seconds, size / sum(map(len, documents)))
+    return {"text_bytes": size / seconds, "token_bytes": size / sum(map(len, documents))}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +21,21 @@ BATCH = 32
 _ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SearchCosts:
-    """Seconds of a context in a segment of ``segment_tokens`` tokens, what a doubling of these adds, and the spread."""
+def measure_search(
+    store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int
+) -> tuple[dict[str, Any], float]:
+    """The costs of a search, by field of ``ServiceCosts``, and the seconds of a context in the whole datastore.
 
-    segment_s: float
-    segment_tokens: int
-    doubling_s: float
-    spread: float
-    seconds: float
-    """Of a context in the whole datastore."""
-
-
-def measure_search(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> SearchCosts:
-    """Search the datastore, and one segment with its first tokens. The files are in memory, after the first round."""
+    Searches the datastore, and one segment with its first tokens. The files are in memory, after the first round.
+    """
     sizes = [entry.tokens for entry in store.manifest.segments]
     cut = max(1, min(CUT_TOKENS, sum(sizes) // 8))
     small, _ = _seconds(first_tokens(store, cut, workdir), contexts, max_nodes)
     whole, spread = _seconds(store.path, contexts, max_nodes)
     doublings = sum(float(np.log2(max(size, 1) / cut)) for size in sizes)
     doubling = max(0.0, (whole - len(sizes) * small) / doublings) if doublings > 0 else 0.0
-    return SearchCosts(small, cut, doubling, spread, whole)
+    found = {"segment_s": small, "segment_tokens": cut, "doubling_s": doubling, "search_spread": spread}
+    return found, whole
 
 
 def sorted_per_second(store: Datastore) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-from suffolk.datastore.checks import check_range
+from suffolk.datastore.checks import ABOVE_0, check_range
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.settings import MAX_THREADS
+from suffolk.datastore.settings import MAX_THREADS, Count, Within, option
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -84,15 +85,37 @@ class DecodingOptions:
         return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))
 
     @property
+    def sampling(self) -> dict[str, Any]:
+        """The fields of ``settings``."""
+        names = ("max_new_tokens", "temperature", "top_p", "seed", "ignore_eos")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def settings(self) -> SamplingSettings:
         """The sampling settings of all answers. Raises as ``SamplingSettings``."""
-        return SamplingSettings(
-            self.max_new_tokens, self.temperature, top_p=self.top_p, seed=self.seed, ignore_eos=self.ignore_eos
-        )
+        return SamplingSettings(**self.sampling)
 
     def in_all_rounds(self, things: str) -> str:
         """Describe the unit of progress: ``things``, and the number of rounds if there are several."""
         return things if self.rounds == 1 else f"{things} in {self.rounds:,} rounds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs:
+    """The epochs of rollouts."""
+
+    samples: Count = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
+    temperatures: Annotated[tuple[Annotated[float, Within(ABOVE_0, 2)], ...], Within(1)] = option(
+        (1.0, 1.0), "temperature of each epoch; as many epochs as values", several=True, group="prompts"
+    )
+    earlier_model: str | None = option(
+        None, "the model that writes the answers of the first epoch (default: the measured model)", metavar="MODEL"
+    )
+    answers: Path | None = option(
+        None,
+        "draft along plain answers, in counted time: they are read from this file, or sampled and added to it",
+        metavar="FILE",
+    )
 
 
 def given(datastore: str | None) -> tuple[str, ...]:

@@ -94,8 +94,7 @@ class GrowingIndex(ABC):
     def bytes(self) -> int:
         """Bytes by the index's own count."""
 
-    @abstractmethod
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027 - not every index works in the background
         """Wait for work in the background."""
 
     @abstractmethod
@@ -120,23 +119,18 @@ class LiveIndex(GrowingIndex):
         self._columns = (np.zeros(1, np.uint64), [b""], np.zeros(1, np.int64))
 
     def append(self, piece: Ids) -> None:
-        """See ``GrowingIndex.append``."""
         self.native.append(piece, np.array([len(piece)], np.uint64), *self._columns)
 
     def draft(self, context: Sequence[int]) -> int:
-        """See ``GrowingIndex.draft``."""
         return len(self.native.draft([context], *self._bounds, RETRIEVED)[0])
 
     def bytes(self) -> int:
-        """See ``GrowingIndex.bytes``."""
         return self.native.stats()["bytes"]
 
     def settle(self) -> None:
-        """See ``GrowingIndex.settle``."""
         self.native.settle()
 
     def close(self) -> None:
-        """See ``GrowingIndex.close``."""
         self.native.close()
 
 
@@ -158,23 +152,16 @@ class ArcticTree(GrowingIndex):
         self._documents = 0
 
     def append(self, piece: Ids) -> None:
-        """See ``GrowingIndex.append``."""
         self._tree.extend_ndarray(self._documents, piece.astype(np.int32))
         self._documents += 1
 
     def draft(self, context: Sequence[int]) -> int:
-        """See ``GrowingIndex.draft``."""
         return len(self._tree.speculate(context, *self._bounds).token_ids)
 
     def bytes(self) -> int:
-        """See ``GrowingIndex.bytes``."""
         return int(self._tree.estimate_memory())
 
-    def settle(self) -> None:
-        """See ``GrowingIndex.settle``. Nothing works in the background."""
-
     def close(self) -> None:
-        """See ``GrowingIndex.close``."""
         self._tree = None
 
 

@@ -12,32 +12,38 @@ import numpy as np
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
-from suffolk.datastore.settings import Count, Within, check_fields
+from suffolk.datastore.settings import REQUIRED, Count, Within, check_fields, option
 
 TASK = (
     "Add a comment line above every function and class of this file. Change nothing else. "
     "Answer with the whole file and no explanation.\n\n```python\n{}\n```"
 )
 SUFFIX = ".py"
+EDITS = (
+    "Add a comment line above every function and class.",
+    "Add type hints to every function.",
+    "Rename the first variable or parameter of every function to a clearer name.",
+    "Add a docstring to every function.",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionOptions:
-    """Settings of ``suffolk bench prediction``. Checked when made.
+@dataclass(frozen=True, kw_only=True)
+class PredictedEdits:
+    """The files to edit, and how wrong predictions are."""
 
-    Attributes:
-        decoding: the model, the drafters, and the length of answers.
-        files: source files to edit, or folders of them.
-        limit: number of files, chosen at random.
-        lines: number of lines used from the beginning of each file.
-        shares: shares of an answer's lines that are wrong in its prediction, each 0..1.
-    """
+    files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
+    limit: Count = option(8, "files, chosen at random")
+    lines: Count = option(30, "lines of each file, from its beginning")
+    shares: tuple[Annotated[float, Within(0, 1)], ...] = option(
+        (0.0, 0.05, 0.2, 0.5, 1.0), "shares of the lines that are wrong in a prediction, each 0..1", several=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionOptions(PredictedEdits):
+    """Settings of ``suffolk bench prediction``. Checked when made. ``decoding``: the model, the drafters, the length of answers."""
 
     decoding: DecodingOptions
-    files: tuple[Path, ...]
-    limit: Count = 8
-    lines: Count = 30
-    shares: tuple[Annotated[float, Within(0, 1)], ...] = (0.0, 0.05, 0.2, 0.5, 1.0)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -45,6 +51,24 @@ class PredictionOptions:
             raise InvalidArgument(
                 Field("drafters"), f": {PLAIN} is plain decoding, which is always measured; leave it out"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTasks:
+    """What agents edit, in which sessions."""
+
+    files: tuple[Path, ...] = option((), "Python files to edit, or folders of them", metavar="PATH", several=True)
+    tasks: tuple[Path, ...] = option(
+        (),
+        "in place of files: prompts that each hold a file in their last code block, as 'python -m research.edit_tasks' writes them",
+        metavar="PATH",
+        several=True,
+        excludes=("files",),
+    )
+    limit: Count = option(3, "files or tasks, chosen at random")
+    lines: Count = option(25, "lines of each file, from its beginning")
+    sessions: Count = option(3, "sessions that edit each file, each from its first version on")
+    turns: Annotated[int, Within(1, len(EDITS))] = option(2, "edits in each session; a task has one")
 
 
 def edit_prompts(options: PredictionOptions) -> list[Prompt]:

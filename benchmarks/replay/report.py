@@ -146,7 +146,7 @@ def write_results(
 
 
 def _row(name: str, nodes: int, group: str, replayed: Sequence[Replayed], planned: bool) -> dict[str, Any]:
-    row = {"drafter": name, "nodes": nodes, "group": group} | summarize([each.stats for each in replayed]).to_dict()
+    row = {"drafter": name, "nodes": nodes, "group": group} | summarize([each.stats for each in replayed])
     if planned:
         drafted = sum(each.seconds for each in replayed)
         row["speed_up"] = sum(each.plain_seconds for each in replayed) / drafted if drafted else 1.0

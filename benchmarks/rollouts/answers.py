@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from suffolk.benchmarks.decode.options import DecodingOptions
+from suffolk.benchmarks.decode.options import DecodingOptions, Epochs
 from suffolk.benchmarks.decode.setup import Encoded
-from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.datastore.settings import Count, Within, check_fields
+from suffolk.datastore.settings import check_fields
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -23,26 +22,17 @@ Answers: TypeAlias = list[list[int]]
 METHODS = ("prompt-lookup", "prompt trees", "arctic", "live store", "hybrid")
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutOptions:
+@dataclass(frozen=True, kw_only=True)
+class RolloutOptions(Epochs):
     """Settings of ``suffolk bench rollouts``. Checked when made.
 
     Attributes:
         decoding: the model, the prompts, and the length of answers. Its temperature and drafters are not used.
-        samples: answers to each prompt in each epoch. They are generated together, as one batch.
-        temperatures: temperature of each epoch, above 0. The length is the number of epochs.
-        earlier_model: folder or hub name of the model that wrote the answers of the first epoch; None for the measured model.
         methods: names out of ``METHODS``.
-        answers: file of plain answers, along which the methods draft in counted time. Missing answers are sampled, and added to
-            it. None to generate with each method, by the clock.
     """
 
     decoding: DecodingOptions
-    samples: Count = 8
-    temperatures: Annotated[tuple[Annotated[float, Within(ABOVE_0, 2)], ...], Within(1)] = (1.0, 1.0)
-    earlier_model: str | None = None
     methods: tuple[Annotated[str, METHODS], ...] = METHODS
-    answers: Path | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -6,7 +6,7 @@ import importlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,82 +28,53 @@ _DEPTH = 24
 """Depth of its trees, in tokens: the depth that vLLM sets for its method ``suffix``."""
 
 
-class Memory(Protocol):
-    """The answers that one method keeps.
+class Memory:
+    """The answers that one method keeps: here none, as for plain decoding and prompt lookup.
 
     Attributes:
         drafter: None for plain decoding.
         seconds: seconds that keeping the answers took.
     """
 
-    drafter: Drafter | None
-    seconds: float
-
-    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
-        """Keep the ``answers`` to the prompt ``group``, which have just ended."""
-        ...
-
-    def end_epoch(self) -> None:
-        """Called after the last prompt of an epoch."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class NoMemory:
-    """Keeps nothing: plain decoding, and prompt lookup."""
-
     def __init__(self, drafter: Drafter | None) -> None:
         self.drafter = drafter
         self.seconds = 0.0
 
     def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
-        pass
+        """Keep the ``answers`` to the prompt ``group``, which have just ended."""
 
     def end_epoch(self) -> None:
-        pass
+        """Called after the last prompt of an epoch."""
 
     def close(self) -> None:
-        pass
+        """Free what is kept."""
 
 
-class ArcticMemory(NoMemory):
-    """Arctic's tree of all answers. Its drafter inserts the tokens while they are generated, as vLLM does."""
-
-    def __init__(self) -> None:
-        super().__init__(ArcticDrafter())
-
-
-class LiveMemory:
+class LiveMemory(Memory):
     """A live store. An answer is appended to the group of its prompt as soon as it ends, and is found by all later prompts."""
 
-    def __init__(self, folder: Path, vocab_size: int, kind: str) -> None:
-        """``kind``: the registry's name of the drafter, datastore or hybrid."""
-        self.seconds = 0.0
-        self._store = new_store(folder, vocab_size)
-        self.drafter = make_drafter(kind, vocab_size, [self._store], LIMITS)
+    def __init__(self, folder: Path, vocab_size: int, kind: str, alone: bool = False) -> None:
+        """``kind``: the registry's name of the drafter, datastore or hybrid. ``alone``: it searches only the prompt's own group."""
+        self._store = create_live_store(folder, vocab_size=vocab_size, settings=LiveSettings())
+        searched = GroupAlone(self._store) if alone else self._store
+        super().__init__(make_drafter(kind, vocab_size, [searched], LIMITS))
 
     def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
         self.seconds += _timed(lambda: _append(self._store, group, answers, replace=False))
-
-    def end_epoch(self) -> None:
-        pass
 
     def close(self) -> None:
         self._store.close()
 
 
-class PromptTrees:
+class PromptTrees(LiveMemory):
     """One index for each prompt, replaced at the end of an epoch by the epoch's answers, and searched for that prompt alone.
 
     This is the design of HistoSpec (RhymeRL, arXiv 2508.18588): a suffix tree for each prompt, built from the previous epoch.
     """
 
     def __init__(self, folder: Path, vocab_size: int) -> None:
-        self.seconds = 0.0
-        self._store = new_store(folder, vocab_size)
+        super().__init__(folder, vocab_size, "datastore", alone=True)
         self._ended: dict[str, list[Sequence[int]]] = {}
-        self.drafter = make_drafter("datastore", vocab_size, [GroupAlone(self._store)], LIMITS)
 
     def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
         self._ended.setdefault(group, []).extend(answers)
@@ -115,9 +86,6 @@ class PromptTrees:
 
         self.seconds += _timed(replace)
         self._ended.clear()
-
-    def close(self) -> None:
-        self._store.close()
 
 
 class GroupAlone(StoreView):
@@ -139,18 +107,13 @@ def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:
         Unsupported: the method needs a package that is not installed.
     """
     makers: dict[str, Callable[[], Memory]] = {
-        "prompt-lookup": lambda: NoMemory(PromptLookupDrafter(vocab_size, LIMITS)),
+        "prompt-lookup": lambda: Memory(PromptLookupDrafter(vocab_size, LIMITS)),
         "prompt trees": lambda: PromptTrees(folder / "prompt-trees", vocab_size),
-        "arctic": ArcticMemory,
+        "arctic": lambda: Memory(ArcticDrafter()),
         "live store": lambda: LiveMemory(folder / "live", vocab_size, "datastore"),
         "hybrid": lambda: LiveMemory(folder / "hybrid", vocab_size, "hybrid"),
     }
-    return makers.get(method, lambda: NoMemory(None))()
-
-
-def new_store(folder: Path, vocab_size: int) -> LiveStore:
-    """An empty live store in ``folder``."""
-    return create_live_store(folder, vocab_size=vocab_size, settings=LiveSettings())
+    return makers.get(method, lambda: Memory(None))()
 
 
 def _append(store: LiveStore, group: str, answers: Sequence[Sequence[int]], replace: bool) -> None:

@@ -153,19 +153,7 @@ def _requests(
     server: WorkerServer, transport: str, prompts: list[list[int]], size: int, drafter: str, options: DecodingOptions
 ) -> WorkerRequests:
     address = server.listening[0] if transport == GRPC else server.http
-    return WorkerRequests(
-        transport,
-        str(address),
-        prompts,
-        size,
-        drafter,
-        options.max_nodes,
-        options.max_new_tokens,
-        options.temperature,
-        options.top_p,
-        options.seed,
-        options.ignore_eos,
-    )
+    return WorkerRequests(transport, str(address), prompts, size, drafter, options.max_nodes, options.sampling)
 
 
 def _in_process(server: WorkerServer, requests: WorkerRequests) -> StreamRun:

@@ -102,7 +102,7 @@ class WorkerRequests:
         prompts: token ids of each prompt.
         streams: requests that run at once.
         drafter, max_nodes: as in ``Engine.generate``.
-        max_new_tokens, temperature, top_p, seed, ignore_eos: as in ``SamplingSettings``.
+        sampling: max_new_tokens, temperature, top_p, seed and ignore_eos, as in ``SamplingSettings``.
     """
 
     transport: str
@@ -111,28 +111,15 @@ class WorkerRequests:
     streams: int
     drafter: str
     max_nodes: int
-    max_new_tokens: int
-    temperature: float
-    top_p: float
-    seed: int
-    ignore_eos: bool
-
-    @property
-    def settings(self) -> SamplingSettings:
-        return SamplingSettings(
-            self.max_new_tokens, self.temperature, top_p=self.top_p, seed=self.seed, ignore_eos=self.ignore_eos
-        )
+    sampling: dict[str, Any]
 
     def body(self, prompt: Sequence[int]) -> dict[str, Any]:
         """The body of a request to /v1/completions."""
-        stream = self.transport == HTTP_STREAM
+        stream, sampling = self.transport == HTTP_STREAM, dict(self.sampling)
         return {
             "prompt": list(prompt),
-            "max_tokens": self.max_new_tokens,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "ignore_eos": self.ignore_eos,
+            "max_tokens": sampling.pop("max_new_tokens"),
+            **sampling,
             "suffolk": {"drafter": self.drafter, "max_nodes": self.max_nodes},
             "stream": stream,
             **({"stream_options": {"include_usage": True}} if stream else {}),
@@ -154,7 +141,7 @@ def asking(requests: WorkerRequests) -> Ask:
 def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:
     """Generate with ``decoder``, in this process or behind gRPC, and time the tokens as they come."""
     watch, texts = Stopwatch(), []
-    generation = decoder.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
+    generation = decoder.generate(prompt, SamplingSettings(**requests.sampling), requests.drafter, requests.max_nodes)
     for step in generation:
         watch.token()
         texts.append(step.text)

@@ -120,7 +120,6 @@ class RemoteDatastore(RemoteWriter):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Retriever.names``."""
         return tuple(choice.name for choice in self._choices)
 
     @property
@@ -144,11 +143,9 @@ class RemoteDatastore(RemoteWriter):
         return self._hides_text
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
-        """See ``Retriever.find_matches``."""
         return self._call(self._lookup(query))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        """See ``Retriever.find_drafts``."""
         return self._call(self._draft(query))
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:

@@ -40,15 +40,15 @@ class ServerSpec:
 
     name: str
     kind: Literal["store", "worker"]
-    node: str
-    port: int
     words: tuple[str, ...]
+    port: int
     folder: str
-    version: str
-    cpus: float
-    gpus: float
     grace: float
     start_seconds: float
+    version: str = __version__
+    node: str = ""
+    cpus: float = 0
+    gpus: float = 0
     topologies: tuple[str, ...] = ()
     shard: str = ""
 
@@ -91,7 +91,7 @@ def _stores(config: ClusterConfig, nodes: Sequence[RayNode]) -> Iterator[ServerS
     possible = [node for node in nodes if node.name in stores.copies_at or not stores.whole_live]
     for node in sorted(possible, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
         live = live_words(config, node)
-        yield _spec(config, f"store-{node.name}", "store", (*words, *live), stores.port, node=node.id)
+        yield ServerSpec(f"store-{node.name}", "store", (*words, *live), stores.port, *_shared(config), node=node.id)
 
 
 def _shards(config: ClusterConfig, nodes: Sequence[RayNode]) -> Iterator[ServerSpec]:
@@ -102,7 +102,9 @@ def _shards(config: ClusterConfig, nodes: Sequence[RayNode]) -> Iterator[ServerS
             if (node := alive.get(name)) is not None:
                 words = ("serve", *option_words(config.stores.options), *shard_words(config, shard, node))
                 port = parse_endpoint(address, "shards_at").port
-                yield _spec(config, shard.server(name), "store", words, port, node=node.id, shard=shard.label)
+                yield ServerSpec(
+                    shard.server(name), "store", words, port, *_shared(config), node=node.id, shard=shard.label
+                )
 
 
 def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
@@ -110,43 +112,18 @@ def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
     words = ("worker", "--model", workers.model, *option_words(worker_options(config)))
     for number in range(workers.count):
         port = workers.port and workers.port + 2 * number
-        yield _spec(
-            config,
+        yield ServerSpec(
             f"worker-{number}",
             "worker",
             words,
             port,
+            *_shared(config),
             cpus=workers.cpus,
             gpus=workers.gpus,
             topologies=topology_files(config.stores),
         )
 
 
-def _spec(
-    config: ClusterConfig,
-    name: str,
-    kind: Literal["store", "worker"],
-    words: tuple[str, ...],
-    port: int,
-    *,
-    node: str = "",
-    cpus: float = 0,
-    gpus: float = 0,
-    topologies: tuple[str, ...] = (),
-    shard: str = "",
-) -> ServerSpec:
-    return ServerSpec(
-        name,
-        kind,
-        node,
-        port,
-        words,
-        config.folder,
-        __version__,
-        cpus,
-        gpus,
-        config.grace,
-        config.start_seconds,
-        topologies,
-        shard,
-    )
+def _shared(config: ClusterConfig) -> tuple[str, float, float]:
+    """The folder, grace and start_seconds of all specs."""
+    return config.folder, config.grace, config.start_seconds

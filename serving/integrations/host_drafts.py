@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 
@@ -18,7 +19,7 @@ _PRIOR = 0.6
 Ids = npt.NDArray[np.int32]
 
 
-class HostDrafts:
+class HostDrafts(RetrievalSource):
     """The host's chains. The hybrid drafter merges them with retrieved trees. Not thread-safe.
 
     The host gives tokens without probabilities. So a score is the product of the learned acceptance at each depth.
@@ -35,11 +36,7 @@ class HostDrafts:
         """Set the host's chains of this step, by request."""
         self._chains = {number: np.asarray(chain, np.int32) for number, chain in chains.items() if len(chain)}
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return [self._tree(each) for each in requests]
-
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``."""
         return [[self._tree(each)] for each in requests]
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:

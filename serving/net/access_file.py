@@ -173,7 +173,7 @@ def read_access_file(path: Path) -> AccessRules:
 
     Raises:
         NotFound, PermissionDenied: the file cannot be read.
-        InvalidArgument: it is malformed. The message names the table and the key, and never a token.
+        InvalidArgument: it is a folder, or malformed. The message names the table and the key, and never a token.
     """
     return _parse(_read(path), path)
 
@@ -218,9 +218,14 @@ def _read(path: Path) -> str:
         return read_bounded(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"access file {path}: it is not UTF-8: {error.reason}") from None
+    except IsADirectoryError:
+        raise InvalidArgument(
+            f"access file {path}: it is a folder; name a file, such as {path / 'access.toml'}"
+        ) from None
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
-        raise kind(f"access file {path}: it cannot be read: {error.strerror}; 'suffolk token add' makes one") from None
+        advice = "'suffolk token add' makes one" if isinstance(error, FileNotFoundError) else "name another file"
+        raise kind(f"access file {path}: it cannot be read: {error.strerror}; {advice}") from None
 
 
 def _parse(text: str, path: Path) -> AccessRules:

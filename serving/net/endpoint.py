@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
+import re
 import socket
 import stat
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from suffolk.datastore.errors import Field, InvalidArgument, PermissionDenied, R
 
 MAX_SOCKET_PATH = 107
 """Longest path of a unix socket on Linux, in bytes."""
+_DIGITS = re.compile(r"[0-9.]+")
+_HOST_NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,21 @@ def parse_endpoint(text: str, field: str, other_form: str = "unix:PATH") -> Endp
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InvalidArgument(Field(field), f": {text!r} is not HOST:PORT with a port in 0..65535, nor {other_form}")
+    if not _is_host(host):
+        raise InvalidArgument(
+            Field(field), f": {host!r} is no address; write one such as 127.0.0.1 or [::1], or the name of a host"
+        )
     return Endpoint(host, int(port))
+
+
+def _is_host(text: str) -> bool:
+    """Whether ``text`` can be an address or a name. Digits and dots alone are an address."""
+    if ":" not in text and not _DIGITS.fullmatch(text):
+        return _HOST_NAME.fullmatch(text) is not None
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def check_free(endpoint: Endpoint, field: str) -> None:

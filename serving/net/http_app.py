@@ -9,6 +9,7 @@ Health needs no identity. Metrics need the role read in every tenant.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ from suffolk.serving.net.identity import EVERY_TENANT, Role, caller
 from suffolk.serving.net.metrics import RequestMetrics
 from suffolk.serving.net.tls import ServerTls, TlsFiles
 
+_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+"""A part of a path that varies, as Starlette writes it. Messages show it as NAME."""
 _NOT_SERVED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
@@ -85,9 +88,13 @@ def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> E
     if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
         return error
     methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}
-    paths = ", ".join(f"{method} {path.replace(':path}', '}')}" for path, method in methods.items())
+    paths = ", ".join(f"{method} {_PARAMETER.sub(_in_capitals, path)}" for path, method in methods.items())
     text = f"{request.method} {request.url.path} is not served here; the paths are {paths}"
     return HTTPException(error.status_code, text, error.headers)
+
+
+def _in_capitals(parameter: re.Match[str]) -> str:
+    return parameter[1].upper()
 
 
 def _method_of(routes: Sequence[Route], scope: Scope) -> str:

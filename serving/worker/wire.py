@@ -21,6 +21,11 @@ from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import require_known
 
 SOURCE = np.dtype("<u4")
+_COUNTS = (
+    *("prompt_tokens", "cached_tokens", "tokens", "steps", "draft_calls", "drafted_steps"),
+    "rejected_prediction_tokens",
+)
+"""Fields of ``GenerationStats`` that the message has too."""
 
 
 def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
@@ -124,18 +129,10 @@ def _unpack_log_probability(token: int, message: decode_pb2.LogProbability) -> L
 
 def _pack_stats(stats: GenerationStats, shows_sources: bool) -> decode_pb2.GenerationStats:
     return decode_pb2.GenerationStats(
-        prompt_tokens=stats.prompt_tokens,
-        tokens=stats.tokens,
-        steps=stats.steps,
-        mean_generated_length=stats.mean_generated_length,
-        draft_calls=stats.draft_calls,
+        **{name: getattr(stats, name) for name in (*_COUNTS, "mean_generated_length", "accepted_prediction_tokens")},
         drafted=[_pack_count(**row) for row in stats.drafted.rows()] if shows_sources else [],
         draft_failures=stats.draft_failures if shows_sources else {},
         seconds=stats.seconds,
-        accepted_prediction_tokens=stats.accepted_prediction_tokens,
-        rejected_prediction_tokens=stats.rejected_prediction_tokens,
-        drafted_steps=stats.drafted_steps,
-        cached_tokens=stats.cached_tokens,
     )
 
 
@@ -145,15 +142,9 @@ def _pack_count(source: int, **row: int) -> decode_pb2.DraftCount:
 
 def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> GenerationStats:
     stats = GenerationStats(
-        prompt_tokens=message.prompt_tokens,
-        cached_tokens=message.cached_tokens,
-        tokens=message.tokens,
-        steps=message.steps,
-        draft_calls=message.draft_calls,
+        **{name: getattr(message, name) for name in _COUNTS},
         draft_failures=Counter(dict(message.draft_failures)),
         seconds={part: message.seconds[part] for part in PARTS},
-        rejected_prediction_tokens=message.rejected_prediction_tokens,
-        drafted_steps=message.drafted_steps,
         finish=finish,
     )
     for row in message.drafted:

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.build_index.builder import build, plan_build
-from suffolk.build_index.options import (
-    DEFAULT_ORDER_DEPTH,
-    DEFAULT_SEGMENT_TOKENS,
-    ON_ERROR,
-    RECORDS,
-    TOKEN_FORMATS,
-    TOKENIZATIONS,
-    BuildOptions,
-)
+from suffolk.build_index.options import BuildOptions, MakingOptions, ReadingOptions
 from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
@@ -52,15 +44,6 @@ suffolk build --tokenizer MODEL_FOLDER --output STORE --ray 10.0.0.1:6379 's3://
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOutputOptions(setting.Options):
-    corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
-    output: str = option(REQUIRED, "folder of the datastore, or its URL in storage", metavar="STORE")
-    tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
-    plan: bool = option(False, "print the time, memory and disk that the build will take, and stop")
-    json: bool = option(False, "print the plan or the summary as JSON")
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModeOptions(setting.Options):
     GROUP = "if STORE holds a datastore already"
     append: bool = option(False, "add the corpora to the existing datastore", excludes=("replace",))
@@ -80,18 +63,8 @@ class StorageOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingOptions(setting.Options):
+class ListOptions(setting.Options):
     GROUP = "reading"
-    text_field: str = option(
-        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
-    )
-    records: str = option(
-        "auto",
-        "form of JSON records and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and "
-        "logs of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
-        choices=RECORDS,
-    )
-    id_field: str | None = option(None, "field or column that names a document", metavar="NAME", blank=True)
     metadata: str | None = option(
         None, "fields or columns to keep with each document, such as license,repo.name", metavar="LIST", blank=True
     )
@@ -101,38 +74,11 @@ class ReadingOptions(setting.Options):
         metavar="LIST",
         blank=True,
     )
-    on_error: str = option(
-        "stop",
-        "what damage does: end the build, or leave out and count the record or the rest of the file",
-        choices=ON_ERROR,
-    )
-    strict: bool = option(False, "refuse corpora with files that cannot be read and may hold text")
-    skipped: Path | None = option(
-        None,
-        "write every file and record that is left out, with the reason, to this file of JSON lines",
-        metavar="FILE",
-        written=True,
-    )
-    token_format: str | None = option(
-        None, "type of the ids in .bin files (default: by vocabulary size)", choices=TOKEN_FORMATS
-    )
-    end_of_document: int | None = option(None, "id that ends documents in tokenized corpora", metavar="ID")
-    vocab_size: int | None = option(None, "number of ids, for tokenized corpora without --tokenizer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakingOptions(setting.Options):
+class BuildPlaceOptions(setting.Options):
     GROUP = "making"
-    tokenization: str = option(
-        "auto",
-        "'auto' takes a fast tokenizer if its ids are proven equal; 'exact' takes only Hugging Face tokenizers",
-        choices=TOKENIZATIONS,
-    )
-    segment_tokens: int = option(DEFAULT_SEGMENT_TOKENS, "the most tokens in a segment; bounds the memory of the build")
-    order_depth: int | None = option(
-        None, f"number of first tokens by which suffixes are sorted (default: {DEFAULT_ORDER_DEPTH})"
-    )
-    threads: int = option(0, "number of processes and threads; 0 is one for each core (default: 0)")
     ray: str | None = option(
         None,
         "build on a Ray cluster: HOST:PORT, 'auto' for the cluster of this machine, or 'local' to start a cluster here",
@@ -142,8 +88,13 @@ class MakingOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, MakingOptions):
-    """All options of ``suffolk build``."""
+class Options(ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOptions, BuildPlaceOptions):
+    GROUP = ""  # first in the help
+    corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
+    output: str = option(REQUIRED, "folder of the datastore, or its URL in storage", metavar="STORE")
+    tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
+    plan: bool = option(False, "print the time, memory and disk that the build will take, and stop")
+    json: bool = option(False, "print the plan or the summary as JSON")
 
 
 def run(options: Options) -> int:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
+from suffolk.build_index.report import count
 from suffolk.capacity.bill import Bill, Building, Prices, bill_of, building_of
 from suffolk.capacity.comparison import compare_plan, comparison_lines, comparison_result
 from suffolk.capacity.need import Need, NeededLoad, NeededText, Node, NodeUse, amount, amount_option, size
@@ -132,7 +133,7 @@ def plan_lines(plan: CapacityPlan, building: Building, bill: Bill, changes: list
         f"{shard.disk_bytes * shard.shards / need.tokens:.2f} bytes a token",
         f"load      {amount(need.drafts_per_second)} batches/s of {need.batch} contexts: "
         f"{amount(need.lookups_per_second)} lookups/s",
-        f"plan      {_count(plan.nodes, 'node')}: {_count(shard.shards, 'shard')} on {replicas} + {need.spares} spare nodes each",
+        f"plan      {count(plan.nodes, 'node')}: {count(shard.shards, 'shard')} on {replicas} + {need.spares} spare nodes each",
         f"limit     {plan.binding}",
         f"node      {node.cores} cores, {size(node.memory)} of memory, {size(node.disk)} of disk, "
         f"{amount(node.network)}bit/s, {amount(node.reads)} disk reads/s",
@@ -148,7 +149,7 @@ def plan_lines(plan: CapacityPlan, building: Building, bill: Bill, changes: list
         *_append_lines(need),
         *bill.lines(),
         "",
-        str(Table(("limit", "nodes by it alone"), [[name, count] for name, count in plan.limits.items()])),
+        str(Table(("limit", "nodes by it alone"), [[name, nodes] for name, nodes in plan.limits.items()])),
     ]
     if changes:
         lines += ["", str(Table(("fewer nodes by", "nodes"), [[each.change, each.nodes] for each in changes]))]
@@ -184,7 +185,3 @@ def _received(plan: CapacityPlan) -> float:
 
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

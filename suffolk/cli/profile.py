@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from suffolk.build_index.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
-from suffolk.cli.options import setting
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
@@ -43,7 +42,8 @@ suffolk profile --datastore STORE --output costs.json"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileMeasuringOptions(setting.Options):
+class Options(DeviceOptions):
+    GROUP = ""  # first in the help
     model: str | None = option(None, MODEL)
     datastore: Path | None = option(
         None, "folder of a datastore, in place of a model", metavar="STORE", excludes=("model",)
@@ -62,11 +62,6 @@ class ProfileMeasuringOptions(setting.Options):
     )
     as_draft_model: bool = option(False, "measure the model as a draft model, which has int8 weights on a CPU")
     json: bool = option(False, "print the result as JSON")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(ProfileMeasuringOptions, DeviceOptions):
-    """All options of ``suffolk profile``."""
 
 
 def run(options: Options) -> int:

@@ -61,30 +61,6 @@ STORED = "stored"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordingOptions(setting.Options):
-    """Which texts to replay."""
-
-    recordings: tuple[Path, ...] = argument(
-        REQUIRED, ".jsonl file of recordings, or .jsonl.zst or .gz", metavar="RECORDING"
-    )
-    recorded_with: str | None = option(
-        None,
-        "replay only texts that were decoded with this drafter, or with 'none' ('bench decode' records each text once per drafter)",
-        metavar="DRAFTER",
-    )
-    tokenizer: str | None = option(
-        None,
-        "model folder or hub name, whose tokenizer and chat template read logs of OpenAI's API and conversations "
-        "(default: --model, if it is given)",
-        metavar="TOK",
-    )
-    json: Path | None = option(None, "write all results as JSON", written=True)
-    plot: Path | None = option(
-        None, "draw M, and the speed-up with --costs, as PNG; needs the extra 'bench'", written=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReplayDrafterOptions(DrafterOptions):
     """Which drafters draft."""
 
@@ -126,16 +102,26 @@ class ReplayModelOptions(DeviceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(
-    RecordingOptions,
-    ReplayDrafterOptions,
-    RetrievalOptions,
-    CalibrationOptions,
-    CostOptions,
-    ReplayModelOptions,
-    Assignable,
-):
-    """All options of ``suffolk replay``."""
+class Options(ReplayDrafterOptions, RetrievalOptions, CalibrationOptions, CostOptions, ReplayModelOptions, Assignable):
+    GROUP = ""  # first in the help
+    recordings: tuple[Path, ...] = argument(
+        REQUIRED, ".jsonl file of recordings, or .jsonl.zst or .gz", metavar="RECORDING"
+    )
+    recorded_with: str | None = option(
+        None,
+        "replay only texts that were decoded with this drafter, or with 'none' ('bench decode' records each text once per drafter)",
+        metavar="DRAFTER",
+    )
+    tokenizer: str | None = option(
+        None,
+        "model folder or hub name, whose tokenizer and chat template read logs of OpenAI's API and conversations "
+        "(default: --model, if it is given)",
+        metavar="TOK",
+    )
+    json: Path | None = option(None, "write all results as JSON", written=True)
+    plot: Path | None = option(
+        None, "draw M, and the speed-up with --costs, as PNG; needs the extra 'bench'", written=True
+    )
 
 
 def run(options: Options) -> int:

@@ -23,6 +23,7 @@ from suffolk.datastore.settings import REQUIRED, argument, option, rare
 from suffolk.serving.decoding.drafters.training import options as limits
 from suffolk.serving.decoding.drafters.training.heads import HEADS, head_maker, option_lines
 from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainData, TrainOptions, TrainSteps
+from suffolk.serving.decoding.drafters.training.rows import find_corpus
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 from suffolk.serving.decoding.engine.sampling.settings import Temperature
 
@@ -125,6 +126,7 @@ def run(options: Options) -> int:
     run_options = options.train_options()
     head_maker(run_options.head, run_options.head_options)  # refuse an unknown name before anything is read
     find_folder(options.model)
+    find_corpus(run_options)
 
     from suffolk.build_index.progress import show_progress
     from suffolk.serving.decoding.drafters.training.run import train

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,22 @@ from tests.support.json_lines import write_rows
 def test_messages_without_content_are_named(tmp_path: Path, message: object) -> None:
     write_rows(tmp_path / "p.jsonl", [{"text": "a"}, {"messages": [message]}])
     with pytest.raises(InvalidArgument, match=r"p\.jsonl line 2: 'messages' must be a list"):
+        load_prompts([tmp_path], "both", None, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"prompt": None}, "'prompt' is None; give a text"),
+        ({"text": float("nan")}, "'text' is nan; give a text"),
+        ({"messages": [{"role": "user", "content": None}]}, r"'messages\[0\].content' is None; give a text"),
+        ({"messages": [{"role": "user", "content": "a"}], "prefill": 5}, "'prefill' is 5; give a text"),
+    ],
+)
+def test_values_that_are_no_texts_are_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    """Regression: null became the prompt "None"."""
+    write_rows(tmp_path / "p.jsonl", [row])
+    with pytest.raises(InvalidArgument, match=rf"p\.jsonl line 1: {message}"):
         load_prompts([tmp_path], "both", None, 0)
 
 

@@ -96,8 +96,11 @@ def test_fields_ids_and_line_numbers() -> None:
     ("line", "message"),
     [
         (b"{broken", r"s:1: not a JSON value .*; every record is one JSON object"),
-        (b"[1, 2]", "s:1: a JSON list, not an object"),
-        (b'{"text": 3}', "s:1: field 'text' holds int, not text; name another field .*; or leave .* --on-error skip"),
+        (b"[1, 2]", "s:1: an array, not an object"),
+        (
+            b'{"text": 3}',
+            "s:1: field 'text' holds a number, not text; name another field .*; or leave .* --on-error skip",
+        ),
         (b"[" * 100_000, "s:1: not a JSON value that can be read: it is nested too deep; correct the line"),
         (
             b'{"text": "a", "n": ' + b"7" * 5000 + b"}",

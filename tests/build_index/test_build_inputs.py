@@ -91,9 +91,19 @@ def test_patterns_and_missing_inputs(tmp_path: Path) -> None:
         find_inputs(options(tmp_path / "gone.txt"))
     with pytest.raises(InvalidArgument, match="http://host/a.txt: no URL that can be read; download it, or give s3://"):
         find_inputs(options("http://host/a.txt"))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidArgument, match=r"nothing to read \(no files\)"):
-        find_inputs(options(tmp_path / "empty"))
+    with pytest.raises(InvalidArgument, match=r"nothing to read \(2 other extension\)"):
+        find_inputs(options(tmp_path, extensions=("md",)))
+
+
+def test_a_folder_without_files_is_named(tmp_path: Path) -> None:
+    """Regression: it was left out without a word beside other corpora."""
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "empty/.hidden").mkdir(parents=True)
+    inputs = find_inputs(options(tmp_path / "empty", tmp_path / "a.txt"))
+    assert inputs.examples == {"folder without files": [str(tmp_path / "empty")]}
+    for corpora, strict in (("empty",), False), (("empty", "a.txt"), True):
+        with pytest.raises(InvalidArgument, match=f"1 folder without files: {tmp_path}/empty"):
+            find_inputs(options(*(tmp_path / each for each in corpora), strict=strict))
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,18 @@ def test_nan_is_null(tmp_path: Path) -> None:
     chosen = options(path, metadata=("score",))
     [found] = [parse_documents(block.payload, chosen) for block in blocks(path)]
     assert found.texts == ["one", "two"]
-    assert [each.reason for each in found.left_out] == ["field 'text' is null"]
+    assert [each.reason for each in found.left_out] == ["field 'text' is null or NaN"]
+
+
+def test_records_of_nan_alone_are_named(tmp_path: Path) -> None:
+    """Regression: NaN was a float while the form of a file was found, and a NoneType as a record."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": NaN}\n')
+    [found] = [parse_documents(block.payload, options(path)) for block in blocks(path)]
+    assert [str(each.place) for each in found.left_out] == [f"{path}:1"]
+    path.write_text("NaN\n")
+    with pytest.raises(InvalidArgument, match="a.jsonl:1: null or NaN, not an object; every record is one JSON object"):
+        texts(path)
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
@@ -313,9 +324,9 @@ BAD = [
     '{"id": 7, "text": "seven"}',
 ]
 REASONS_OF_BAD = [
-    "field 'text' is null",
+    "field 'text' is null or NaN",
     "no field 'text'; the line has id; name the text field with --text-field",
-    "field 'text' holds int, not text; name another field with --text-field",
+    "field 'text' holds a number, not text; name another field with --text-field",
     "not a JSON value (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); every record is one "
     "JSON object",
     "no field 'id' (--id-field); name a field that every record has, or leave the option out",

@@ -36,7 +36,7 @@ def test_strings_are_texts(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps(["a", "b"]))
     assert texts(tmp_path / "c.json") == (['["a", "b"]'], ["c.json"])
     assert texts(tmp_path / "c.json", records="text") == (["a", "b"], ["c.json:1", "c.json:2"])
-    with pytest.raises(InvalidArgument, match=r"b.jsonl:1: a JSON str, not an object"):
+    with pytest.raises(InvalidArgument, match=r"b.jsonl:1: a text, not an object"):
         texts(tmp_path / "b.jsonl", records="chat")
 
 

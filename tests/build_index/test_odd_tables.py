@@ -82,7 +82,7 @@ def test_an_object_that_is_null_has_null_fields(tmp_path: Path, name: str) -> No
     chosen = options(tmp_path, text_field="a.b")
     [found] = [parse_documents(block.payload, chosen) for block in blocks(tmp_path, text_field="a.b")]
     assert found.texts == TEXTS[:2]
-    assert [each.reason for each in found.left_out] == ["field 'a.b' is null"] * 2
+    assert [each.reason for each in found.left_out] == ["field 'a.b' is null or NaN"] * 2
 
 
 def test_an_object_without_the_field_ends_the_build(tmp_path: Path) -> None:
@@ -120,3 +120,11 @@ def test_a_whole_float_is_the_id_of_its_integer(tmp_path: Path, value: object, n
     chosen = options(tmp_path, id_field="id")
     [found] = [parse_documents(block.payload, chosen) for block in blocks(tmp_path, id_field="id")]
     assert [source.rpartition("#")[2] for source in found.sources] == [name]
+
+
+@pytest.mark.parametrize(("value", "kind"), [({"a": 1}, "an object"), ([1], "an array")])
+def test_an_id_is_a_text_or_a_number(tmp_path: Path, value: object, kind: str) -> None:
+    """Regression: it was written as Python writes it."""
+    write_rows(tmp_path / "a.jsonl", [{"text": "one", "id": value}])
+    with pytest.raises(InvalidArgument, match=f"field 'id' holds {kind}, not a text or a number"):
+        texts(tmp_path, id_field="id")

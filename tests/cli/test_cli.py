@@ -209,6 +209,27 @@ def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(without_to
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        *((["bench", name, "--prompts"], "no prompts in {file}") for name in ("decode", "batch", "worker", "rollouts")),
+        (["bench", "prediction", "--files"], "no .py file has 30 lines; name other --files or lower --lines"),
+        (["bench", "agents", "--files"], "no .py file has 25 lines; name other --files or lower --lines"),
+        (["bench", "agents", "--tasks"], "no tasks in {file}"),
+        (["hierarchy", "plan", "--measure", "--prompts"], "no prompts in {file}"),
+        (["train", "eagle", "--output", "head", "--corpus"], "corpus {file}: nothing to read (1 empty)"),
+    ],
+)
+def test_files_are_read_before_torch_is_loaded(without_torch, tmp_path, words, message):
+    """The name of the model may be one of the hub, and would be fetched."""
+    file = tmp_path / "empty.jsonl"
+    file.touch()
+    words = [*words, str(file), "--model", "no/model"]
+    ending = without_torch.run(words, function="tests.support.without_torch:main")
+    assert (ending.code, ending.output) == (2, "")
+    assert ending.errors.startswith(f"suffolk: {message.format(file=file)}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
         (["/nowhere/day.jsonl"], "recording /nowhere/day.jsonl"),
         (["x", "--set", "threads=2"], "--dtype, --device and --threads need --model; leave them out, or add --model"),
         (["x", "--nodes", "4", "8", "--calibration", "c"], "--calibration c belongs to one drafter"),

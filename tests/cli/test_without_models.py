@@ -71,6 +71,7 @@ def test_replay_reads_recordings(store: Path, tmp_path: Path) -> None:
 )
 def test_commands_that_need_a_model_name_the_extra(tmp_path: Path, command: str) -> None:
     (tmp_path / "config.json").write_text("{}")
+    write_rows(tmp_path / "prompts.jsonl", [{"prompt": "a", "text": "a"}])
     found = suffolk(*command.format(tmp_path).split())
     assert (found.returncode, found.stdout) == (2, "")
     [line] = found.stderr.splitlines()

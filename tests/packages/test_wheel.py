@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -32,8 +33,11 @@ KEPT = (".py", ".pyi", ".html")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
-def build(kind: str, source: Path, output: Path) -> Path:
-    """The distribution of ``source``; its extension is compiled without optimisation and in few parts, which is faster."""
+def build(kind: str, source: Path, output: Path, tools: str = TOOLS) -> Path:
+    """The distribution of ``source``; its extension is compiled without optimisation and in few parts, which is faster.
+
+    ``tools``: the path of programs.
+    """
     code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
     flags = (
         "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0"
@@ -41,11 +45,12 @@ def build(kind: str, source: Path, output: Path) -> Path:
     done = subprocess.run(
         [sys.executable, "-c", code, str(output)],
         cwd=source,
-        env=os.environ | {"PATH": TOOLS, "CMAKE_ARGS": flags},
+        env=os.environ | {"PATH": tools, "CMAKE_ARGS": flags},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    assert "Warning: " not in done.stderr, done.stderr  # of setuptools
     return output / done.stdout.split()[-1]
 
 
@@ -99,6 +104,22 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
     assert (site / "suffolk/benchmarks/demo/prompts.jsonl").is_file()
     [extension] = site.rglob("*.so")
     assert extension.parent == site / "suffolk" / "datastore"
+
+
+def test_an_editable_install_is_a_path(sdist: Path, tmp_path: Path) -> None:
+    """The name of an extension is enough, so nothing is compiled."""
+    cmake = tmp_path / "cmake"
+    extension = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    cmake.write_text(
+        "#!/bin/sh\nfor word; do case $word in -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=*) folder=${word#*=}\n"
+        f'mkdir -p "$folder" && : > "$folder/{extension}";; esac; done\n'
+    )
+    cmake.chmod(0o755)
+    shutil.copytree(sdist.parent / "source", tmp_path / "source", symlinks=True)
+    made = build("editable", tmp_path / "source", tmp_path, f"{tmp_path}{os.pathsep}{TOOLS}")
+    with zipfile.ZipFile(made) as archive:
+        [path] = [name for name in archive.namelist() if ".dist-info" not in name]
+        assert archive.read(path).decode().strip() == str(tmp_path / "source")
 
 
 def test_the_wheel_works_by_itself(site: Path) -> None:

@@ -71,12 +71,10 @@ class FanoutDatastore(Retriever):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Retriever.names``."""
         return self._selected or self.servers.names
 
     @property
     def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``."""
         return self.servers.vocab_size
 
     @property
@@ -91,12 +89,10 @@ class FanoutDatastore(Retriever):
         return len(shards) == 1 and any(replica.remote.has_groups for replica in shards[0] if replica.is_up)
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
-        """See ``Retriever.find_matches``."""
         call = self._shard_call(query, self.deadline)
         return self._counted(call, call.matches(query))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        """See ``Retriever.find_drafts``."""
         return self._draft(query, self.deadline)
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
@@ -155,7 +151,6 @@ class FanoutDatastore(Retriever):
         return found
 
     def tokenizer(self) -> Tokenizer | None:
-        """See ``RemoteDatastore.tokenizer``."""
         return self._ask_any(lambda remote: remote.tokenizer())
 
     def close(self) -> None:

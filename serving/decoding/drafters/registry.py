@@ -7,6 +7,7 @@ entry. Other packages add drafters through entry points (``plugins.py``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from suffolk.datastore.checks import unknown
@@ -18,6 +19,7 @@ from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE
 _ROOM = "suffolk.serving.decoding.drafters"
 HEAD = DrafterOption("--head", "a trained head; may be repeated for heads of several kinds", Path, "FOLDER", True)
 """The option that all drafters with trained heads share. ``takes_head`` selects the drafter for a head's folder."""
+_neural = partial(DrafterEntry, needs_option=True, needs_target=True, is_neural=True)
 
 _ENTRIES = (
     DrafterEntry(
@@ -34,13 +36,9 @@ _ENTRIES = (
         ),
         reads_datastores=True,
     ),
-    DrafterEntry(
-        name="prompt-lookup",
-        source_id=1,
-        loader=f"{_ROOM}.retrieval.prompt_lookup:load",
-    ),
+    DrafterEntry(name="prompt-lookup", source_id=1, loader=f"{_ROOM}.retrieval.prompt_lookup:load"),
     DrafterEntry(name="hybrid", source_id=None, loader=f"{_ROOM}.hybrid.drafter:load_hybrid", reads_datastores=True),
-    DrafterEntry(
+    _neural(
         name="hierarchy",
         source_id=6,
         loader=f"{_ROOM}.hierarchy.load:load",
@@ -56,22 +54,16 @@ _ENTRIES = (
             ),
         ),
         take=f"{_ROOM}.hierarchy.options:take",
-        needs_option=True,
-        needs_target=True,
-        is_neural=True,
         reads_datastores=True,
     ),
-    DrafterEntry(
+    _neural(
         name="draft-model",
         source_id=2,
         loader=f"{_ROOM}.neural.draft_model.drafter:load",
         options=(DrafterOption("--draft-model", "a smaller model with the same tokenizer", metavar="MODEL"),),
         take=f"{_ROOM}.neural.options:take_draft_model",
-        needs_option=True,
-        needs_target=True,
-        is_neural=True,
     ),
-    DrafterEntry(
+    _neural(
         name="early-exit",
         source_id=3,
         loader=f"{_ROOM}.neural.early_exit.drafter:load",
@@ -87,32 +79,23 @@ _ENTRIES = (
         ),
         take=f"{_ROOM}.neural.options:take_exit",
         takes_head=lambda config: False,
-        needs_option=True,
-        needs_target=True,
-        is_neural=True,
     ),
-    DrafterEntry(
+    _neural(
         name="redrafter",
         source_id=4,
         loader=f"{_ROOM}.neural.redrafter.drafter:load",
         options=(HEAD,),
         take=f"{_ROOM}.neural.options:take_head",
         takes_head=lambda config: config.get("model_type") == "recurrent_drafting_drafter",  # Apple's
-        needs_option=True,
-        needs_target=True,
-        is_neural=True,
         reads_states=True,
     ),
-    DrafterEntry(
+    _neural(
         name="eagle",
         source_id=5,
         loader=f"{_ROOM}.neural.eagle.load:load",
         options=(HEAD,),
         take=f"{_ROOM}.neural.options:take_head",
         takes_head=lambda config: True,  # config.json of EAGLE has no model_type; the loader rejects other folders
-        needs_option=True,
-        needs_target=True,
-        is_neural=True,
         reads_states=True,
     ),
     DrafterEntry(
@@ -130,16 +113,8 @@ _ENTRIES = (
         needs_option=True,
         needs_target=True,
     ),
-    DrafterEntry(
-        name="prediction",
-        source_id=PREDICTION_SOURCE_ID,
-        loader=f"{_ROOM}.retrieval.prediction:load",
-    ),
-    DrafterEntry(
-        name="parallel-samples",
-        source_id=9,
-        loader=f"{_ROOM}.retrieval.parallel_samples:load",
-    ),
+    DrafterEntry(name="prediction", source_id=PREDICTION_SOURCE_ID, loader=f"{_ROOM}.retrieval.prediction:load"),
+    DrafterEntry(name="parallel-samples", source_id=9, loader=f"{_ROOM}.retrieval.parallel_samples:load"),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
 """The built-in drafters by name.

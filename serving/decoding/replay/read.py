@@ -190,7 +190,10 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             f"recording {path}: cannot be read ({error.strerror}); name a file that --record has written"
         ) from error
     except Corruption as error:
-        raise Corruption(f"recording {path}: {error}") from error
+        reason = error.__cause__ or error
+        raise Corruption(
+            f"recording {path}: its compressed stream is broken ({reason}); copy the file again"
+        ) from error
 
 
 def _parse(place: str, line: bytes, logs: LogReader | None) -> list[Recording]:

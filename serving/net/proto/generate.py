@@ -7,6 +7,7 @@ committed, so that installing needs no compiler.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("draft", "decode", "replication")
 OUTPUTS = tuple(f"{name}_{kind}" for name in NAMES for kind in ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi"))
+
+
+_EXPERIMENTAL = re.compile(r"\n\n # This class is part of an EXPERIMENTAL API\.\n.*?(?=\n\n\nclass |\Z)", re.DOTALL)
+"""The class for calls without a stub, which the compiler adds for each service. It is not used, and has most of the lines."""
 
 
 def generate(output: Path) -> None:
@@ -30,6 +35,9 @@ def generate(output: Path) -> None:
         env=dict(os.environ, PATH=f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"),
         check=True,
     )
+    for name in NAMES:
+        file = output / "suffolk/serving/net/proto" / f"{name}_pb2_grpc.py"
+        file.write_text(_EXPERIMENTAL.sub("", file.read_text()))
 
 
 if __name__ == "__main__":

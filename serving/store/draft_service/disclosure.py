@@ -48,11 +48,9 @@ class StoreView(Retriever):
         return self._store.has_groups
 
     def tokenizer(self) -> Tokenizer | None:
-        """See ``Retriever.tokenizer``."""
         return self._store.tokenizer()
 
     def info(self) -> dict[str, Any]:
-        """See ``Retriever.info``."""
         return self._store.info()
 
     def close(self) -> None:
@@ -73,7 +71,6 @@ class MinCount(StoreView):
         self._least, self._expired = least, expired
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
-        """See ``Retriever.find_matches``."""
         return _group_first(query, self._matches, lambda match: match.count > 0)
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:

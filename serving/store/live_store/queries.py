@@ -37,12 +37,10 @@ class LiveQueries(Retriever):
 
     @property
     def name(self) -> str:
-        """See ``Retriever.name``."""
         return self.path.name
 
     @property
     def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``."""
         return self.identity.vocab_size
 
     @property
@@ -51,7 +49,6 @@ class LiveQueries(Retriever):
         return True
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``."""
         query.check(self.identity.order_depth)
         keys, scope = self.group_keys(query.whole)
         length = len(query.pattern) + query.context
@@ -73,7 +70,6 @@ class LiveQueries(Retriever):
         return places
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
-        """See ``Retriever.group_keys``."""
         count, names = len(query.contexts), query.groups
         if len(names) != count:
             raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
@@ -83,7 +79,6 @@ class LiveQueries(Retriever):
         return np.array(keys, np.uint64), scope
 
     def native(self) -> _native.Searched:
-        """See ``Retriever.native``."""
         return self._live
 
     def tokenizer(self) -> Tokenizer | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
-from suffolk.serving.store.live_store.record import Change, frame
+from suffolk.serving.store.live_store.record import Change, ChangeFeed, frame
 from suffolk.serving.store.replication.documents import DocumentChecksums
 
 SILENT_SECONDS = 1.5
@@ -57,8 +57,8 @@ class Subscription:
     waiting_bytes: int = 0
 
 
-class Feed:
-    """The changes of one store, for its followers. Thread-safe. See ``ChangeFeed``.
+class Feed(ChangeFeed):
+    """The changes of one store, for its followers. Thread-safe.
 
     Args:
         name: the store's name, for messages.
@@ -84,7 +84,6 @@ class Feed:
 
     @property
     def leads(self) -> bool:
-        """See ``ChangeFeed``."""
         return not self._refusal
 
     def begin(self, required: Collection[str]) -> None:
@@ -104,7 +103,6 @@ class Feed:
                 self.drop(each, refusal)
 
     def require_lead(self) -> None:
-        """See ``ChangeFeed``."""
         if self._refusal:
             raise Unavailable(f"{self._refusal}; nothing is changed", change="none")
 
@@ -125,15 +123,12 @@ class Feed:
         return reign
 
     def load(self, documents: Change) -> None:
-        """See ``ChangeFeed``."""
         self.documents.apply(documents)
 
     def clear(self) -> None:
-        """See ``ChangeFeed``."""
         self.documents.clear()
 
     def publish(self, change: Change, body: bytes, position: int) -> None:
-        """See ``ChangeFeed``."""
         self.documents.apply(change)
         now = self._clock()
         record = frame(body) if self._subscriptions else b""

@@ -209,7 +209,7 @@ def usage(runs: Sequence[TextRun]) -> dict[str, Any]:
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in prompts)},
     }
-    if any(run.call.options.prediction is not None for run in runs):
+    if any(run.generate_call.options.prediction is not None for run in runs):
         counts["completion_tokens_details"] = {
             "accepted_prediction_tokens": sum(each.accepted_prediction_tokens for each in stats),
             "rejected_prediction_tokens": sum(each.rejected_prediction_tokens for each in stats),

@@ -32,14 +32,20 @@ from suffolk.serving.net.http_body import Body, InvalidField, LargeBodies, parse
 from suffolk.serving.net.playground.pages import page_routes
 from suffolk.serving.net.tracing import HEADER
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.openai.calls import chat_calls, completion_calls, encode_messages, max_length, require_model
 from suffolk.serving.worker.openai.chat import ChatAnswer
 from suffolk.serving.worker.openai.completions import CompletionAnswer
 from suffolk.serving.worker.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.generate_calls import (
+    encode_messages,
+    max_length,
+    read_chat,
+    read_completion,
+    require_model,
+)
 from suffolk.serving.worker.openai.reasoning import find_marks
 from suffolk.serving.worker.openai.response_body import ResponseBody
-from suffolk.serving.worker.openai.responses import ResponseAnswer, response_calls
+from suffolk.serving.worker.openai.responses import ResponseAnswer, read_response
 from suffolk.serving.worker.openai.schema import (
     ChatBody,
     CompletionBody,
@@ -81,12 +87,12 @@ def build_openai_app(
     """
     form = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
     text_form: dict[str, Any] = {"form": form, "marks": find_marks(service.engine.target.tokenizer, reasoning)}
-    calls, answer = partial(chat_calls, **text_form), partial(ChatAnswer, **text_form)
+    chat_reader, chat_answer = partial(read_chat, **text_form), partial(ChatAnswer, **text_form)
     bodies = LargeBodies()
-    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer, bodies)
-    completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer, bodies)
-    calls_of_response, response = partial(response_calls, **text_form), partial(ResponseAnswer, **text_form)
-    responses = GenerateEndpoint(service, "Responses", ResponseBody, calls_of_response, response, bodies)
+    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, chat_reader, chat_answer, bodies)
+    completions = GenerateEndpoint(service, "Completions", CompletionBody, read_completion, CompletionAnswer, bodies)
+    response_reader, response_answer = partial(read_response, **text_form), partial(ResponseAnswer, **text_form)
+    responses = GenerateEndpoint(service, "Responses", ResponseBody, response_reader, response_answer, bodies)
     every = [_model(service, name, started) for name in service.names]
 
     async def models(request: Request) -> Response:

@@ -11,7 +11,7 @@ from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.answer import FINISH, Answer
-from suffolk.serving.worker.openai.calls import chosen_tools
+from suffolk.serving.worker.openai.generate_calls import chosen_tools
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks, ReasoningParser, Thought, thought_of
 from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
@@ -129,7 +129,7 @@ def _shown(found: Sequence[LogProbability], finish: str) -> Sequence[LogProbabil
 
 def message_thought(marks: ReasoningMarks | None, body: ChatBody, runs: TextRuns, tokens: TokenTexts) -> Thought | None:
     """The thought to split off from each answer to ``body``, if there is one."""
-    return thought_of(marks, body, tokens, runs[0].call.prompt) if body.splits_reasoning else None
+    return thought_of(marks, body, tokens, runs[0].generate_call.prompt) if body.splits_reasoning else None
 
 
 class ChatMessage:

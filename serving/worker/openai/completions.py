@@ -55,7 +55,7 @@ class CompletionAnswer(Answer[CompletionBody]):
 
     def _prompt(self, run: TextRun) -> str:
         """The prompt if ``echo`` is set, else an empty text."""
-        return self.tokens.join(run.call.prompt, self._skips_special) if self.body.echo else ""
+        return self.tokens.join(run.generate_call.prompt, self._skips_special) if self.body.echo else ""
 
     def _logprobs(
         self, run: TextRun, found: Sequence[LogProbability], finish: str, is_first: bool, size: int | None
@@ -70,7 +70,7 @@ class CompletionAnswer(Answer[CompletionBody]):
         shown = [] if self._drops else found[:-1] if finish == "eos" else found
         first: list[int] = []  # the prompt's first token, which has no log-probability
         if self.body.echo and is_first:
-            first = [int(run.call.prompt[0])]
+            first = [int(run.generate_call.prompt[0])]
             shown = [*run.generation.prompt_log_probabilities, *shown]
         tokens, none = [*first, *(each.token for each in shown)], [None] * len(first)
         offsets = self._offsets[run.index].add(tokens)

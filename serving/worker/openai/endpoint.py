@@ -22,8 +22,8 @@ from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import BodyT, Reply
-from suffolk.serving.worker.openai.calls import require_model
 from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.generate_calls import require_model
 from suffolk.serving.worker.openai.known_fields import is_known
 from suffolk.serving.worker.openai.text_run import TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
@@ -37,6 +37,7 @@ _HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # proxies must pass events on at once
 ]
+_JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
 DONE = b"data: [DONE]\n\n"
 PING_SECONDS = 10.0
 """Seconds between looks at a stream. If it sent nothing since the last one, it sends a comment, because proxies close connections
@@ -58,7 +59,7 @@ class GenerateEndpoint(Generic[BodyT]):
         answer: Callable[[str, BodyT, TextRuns, TokenTexts], Reply[BodyT]],
         bodies: LargeBodies,
     ) -> None:
-        """``method``: name of the endpoint in metrics. ``read``: converts a body to calls. ``bodies``: of all endpoints."""
+        """``method``: name of the endpoint in metrics. ``read``: from a body to ``GenerateCall``s. ``bodies``: of all endpoints."""
         self._service, self._method = service, method
         self._body, self._read, self._answer = body, read, answer
         self._bodies = bodies
@@ -78,9 +79,9 @@ class GenerateEndpoint(Generic[BodyT]):
         with self._service.admission.admit_call():  # bounds the bodies that are parsed at the same time
             body = await self._bodies.run(len(data), lambda: parse_body(self._body, data))
             self._log_unknown(body)
-            calls = await asyncio.to_thread(self._calls, body)
-        with self._service.admission.admit_call(len(calls)):
-            runs = TextRuns(self._service, calls, body.n or 1)
+            generate_calls = await asyncio.to_thread(self._read_body, body)
+        with self._service.admission.admit_call(len(generate_calls)):
+            runs = TextRuns(self._service, generate_calls, body.n or 1)
             try:
                 await asyncio.to_thread(runs.start)
                 answer = self._answer(body.model or self._service.model, body, runs, self._tokens)
@@ -98,14 +99,14 @@ class GenerateEndpoint(Generic[BodyT]):
                 self._unknown.add(name)
                 LOG.info("%s: the field %.64r is unknown, and ignored", self._method, name)
 
-    def _calls(self, body: BodyT) -> list[GenerateCall]:
+    def _read_body(self, body: BodyT) -> list[GenerateCall]:
         require_model(self._service, body.model)
-        calls, most = self._read(self._service, body), self._service.admission.max_in_flight
-        if len(calls) > most:  # even an idle worker has no room
+        generate_calls, most = self._read(self._service, body), self._service.admission.max_in_flight
+        if len(generate_calls) > most:  # even an idle worker has no room
             raise InvalidField(
-                "n", f": the request asks for {len(calls)} texts; this worker takes {most} at once; lower n"
+                "n", f": the request asks for {len(generate_calls)} texts; this worker takes {most} at once; lower n"
             )
-        return calls
+        return generate_calls
 
     async def _events(self, answer: Reply[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
         """The chunks of a stream. An error becomes the last event, because the HTTP status has already been sent."""
@@ -121,10 +122,11 @@ async def read_json(request: Request, limit: int) -> bytes:
     """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects. Lists and objects take long to
     parse.
 
-    The content type must be JSON, so that browsers require CORS permission.
+    The content type of a web page's request must be JSON, so that browsers require CORS permission. ``curl -d`` alone names
+    another one.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if kind != _JSON and (kind not in ("", _FORM) or "origin" in request.headers):
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     data = await read_utf8(request, limit)

@@ -23,6 +23,8 @@ _MEDIA = ("attachments", "audio", "experimental_attachments", "images", "videos"
 _PREFIX = ("prefix", "partial")
 """Fields in which Mistral, DeepSeek, Moonshot and DashScope ask to continue a message."""
 _FIELDS = ("tool_calls", "tool_call_id", "function_call")
+_TEXTS = ("name", "reasoning", "reasoning_content", "refusal", "tool_call_id")
+"""Fields of messages that are texts."""
 
 
 def check_message(index: int, message: Message, source: str, continues: bool) -> None:
@@ -37,6 +39,7 @@ def check_message(index: int, message: Message, source: str, continues: bool) ->
     if near not in ("", role) and f"'{role}'" not in source and f'"{role}"' not in source:
         raise InvalidField(f"{path}.role", f" is {role!r}; did you mean {near!r}?")
     check_names(f"{path}.", {"content": message.content, **extra}, ("content",))
+    _check_texts(path, extra, _TEXTS)
     if role == "user" and message.content is None:
         raise InvalidField(f"{path}.content", ": field required in a message of role 'user'")
     if media := next((name for name in _MEDIA if extra.get(name) and name not in source), ""):
@@ -48,10 +51,15 @@ def check_message(index: int, message: Message, source: str, continues: bool) ->
     check_names(f"{path}.", given, _FIELDS)
 
 
+def _check_texts(path: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise InvalidField for a field of the object at ``path`` that is one of ``names``, and neither a text nor null."""
+    if wrong := next((name for name in names if not isinstance(given.get(name), str | None)), ""):
+        raise InvalidField(f"{path}.{wrong}", f" is of type {type(given[wrong]).__name__}; give a text")
+
+
 def message_text(message: Message) -> str:
     """The content of a message; of an answer that refused, the refusal."""
-    refusal = (message.model_extra or {}).get("refusal")
-    return text_of(message.content) or (refusal if isinstance(refusal, str) else "")
+    return text_of(message.content) or (message.model_extra or {}).get("refusal") or ""
 
 
 def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -143,14 +151,15 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
             continue
         if not isinstance(calls, list):
             raise InvalidField(f"messages[{at}].tool_calls", f" is of type {type(calls).__name__}; give a list")
-        message["tool_calls"] = [_template_call(at, call) for call in calls]
+        message["tool_calls"] = [_template_call(at, number, call) for number, call in enumerate(calls)]
     return found
 
 
-def _template_call(at: int, call: Any) -> dict[str, Any]:
+def _template_call(at: int, number: int, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise InvalidField(f"messages[{at}].tool_calls", " has an entry without function.name; give it")
+    _check_texts(f"messages[{at}].tool_calls[{number}]", call, ("id", "type"))
     given = arguments = function.get("arguments", {})
     with suppress(ValueError, RecursionError):
         arguments = json.loads(given.strip() or "{}") if isinstance(given, str) else given

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -26,37 +27,44 @@ class Body(BaseModel):
     """Base of all bodies.
 
     ``path``: path of the object in its request, with a dot at its end. ``unused``: fields that have no effect on this path.
+    ``instead``: fields of other paths that this one refuses -> what to use, as in ``check_extra``.
     """
 
     model_config = ConfigDict(strict=True, extra="allow")
     path: ClassVar[str] = ""
     unused: ClassVar[frozenset[str]] = frozenset()
+    instead: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="after")
     def _check_extra(self) -> Self:
         extra = {name: value for name, value in (self.model_extra or {}).items() if name not in self.unused}
-        check_extra(self.path, extra, {name: getattr(self, name) for name in type(self).model_fields})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        refused = {name: fields.pop(name) for name in self.instead if name in fields}
+        check_extra(self.path, refused | extra, fields, self.instead)
         return self
 
 
-def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+def check_extra(
+    path: str, extra: Mapping[str, Any], fields: Mapping[str, Any], instead: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Raises InvalidField for the first field of ``extra`` that must not be ignored.
 
     Args:
         path: path of the object in the request, with a dot at its end; empty for the request itself.
         extra: the fields that the object does not have, by name.
         fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
+        instead: fields that other paths have -> what to use for this object. It counts before ``INSTEAD``.
     """
     for name, value in extra.items():
         if value is None or name in IGNORED:
             continue
-        if name in NEUTRAL:
-            asks = value or name in MEANINGFUL
-            if asks and value not in NEUTRAL[name] and value != fields.get(INSTEAD.get(name, "")):
-                raise InvalidField(path + name, f": this worker does not support it; {_advice(name)}")
+        if name in instead or name in NEUTRAL:
+            use = _use(name, fields, instead)
+            if _asks(name, value) and value != fields.get(use):
+                raise InvalidField(path + name, f": not supported here; {_advice(use)}")
         elif near := meant(name, (*fields, *IGNORED, *NEUTRAL)):
             is_lacked = near in NEUTRAL and near not in fields
-            also = f" This worker does not support it; {_advice(near)}" if is_lacked else ""
+            also = f" It is not supported here; {_advice(_use(near, fields, instead))}" if is_lacked else ""
             raise InvalidField(path + name, f": unknown field; did you mean {near}?{also}")
 
 
@@ -90,6 +98,20 @@ def _letters(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _advice(name: str) -> str:
-    """What to do instead of a field that is refused."""
-    return f"use {INSTEAD[name]}" if name in INSTEAD else "leave it out"
+def _asks(name: str, value: Any) -> bool:
+    """Whether ``value`` of a field that is lacked asks for something."""
+    if name not in NEUTRAL:
+        return value is not False
+    return (bool(value) or name in MEANINGFUL) and value not in NEUTRAL[name]
+
+
+def _use(name: str, fields: Mapping[str, Any], instead: Mapping[str, str]) -> str:
+    """What to use for the field ``name``, which is lacked; empty if there is nothing."""
+    use = instead.get(name) or INSTEAD.get(name, "")
+    while use in instead or (use in INSTEAD and use not in fields):
+        use = instead.get(use) or INSTEAD[use]
+    return use
+
+
+def _advice(use: str) -> str:
+    return f"use {use}" if use else "leave it out"

@@ -7,7 +7,7 @@ from typing import Any
 
 IGNORED = frozenset(
     (
-        *("client_metadata", "metadata", "model_id", "models", "prompt_cache_key"),
+        *("client_metadata", "conversation_id", "metadata", "model_id", "models", "prompt_cache_key"),
         *("prompt_cache_options", "prompt_cache_retention", "safety_identifier", "service_tier"),
         *("store", "user"),  # OpenAI
         *("cache_salt", "data_parallel_rank", "ec_transfer_params"),
@@ -31,8 +31,9 @@ IGNORED = frozenset(
 """Fields without effect on the text."""
 _OTHERS = (
     *("audio", "extra_body", "include_obfuscation", "moderation", "web_search_options"),  # OpenAI
-    *("echo", "functions", "input", "instructions", "max_output_tokens", "messages", "prompt"),
-    *("suffix", "tools", "top_logprobs"),  # of another path
+    *("background", "context_management", "conversation", "echo", "functions", "include", "input"),
+    *("instructions", "max_output_tokens", "max_tool_calls", "messages", "previous_response_id"),
+    *("prompt", "reasoning_effort", "suffix", "tools", "top_logprobs"),  # of another path
     *("allowed_token_ids", "chat_template", "chat_template_kwargs", "continue_final_message"),
     *("documents", "early_stopping", "guided_json_object", "guided_whitespace_pattern"),
     *("logits_processors", "logprob_token_ids", "media_io_kwargs", "mm_processor_kwargs"),
@@ -66,6 +67,7 @@ _OTHERS = (
 """Fields of which each value but null, false, 0 and empty ones asks for something."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
     "adaptive_target": (-1,),
+    "add_generation_prompt": (True,),
     "add_special_tokens": (True,),
     "best_of": (1,),
     "do_sample": (True,),
@@ -73,6 +75,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
     "function_call": ("none", "auto"),
     "guidance_scale": (1,),
     "guided_decoding_backend": ("auto", "guidance"),
+    "include_reasoning": (True,),
     "length_penalty": (1,),
     "modalities": (["text"],),
     "n_cmpl": (1,),
@@ -80,21 +83,30 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
     "num_beams": (1,),
     "num_predict": (-1,),
     "num_return_sequences": (1,),
+    "parallel_tool_calls": (True,),
     "parse_tool_calls": (True,),
     "reasoning_budget": (-1,),
     "reasoning_budget_tokens": (-1,),
+    "reasoning_format": ("auto",),
     "rep_pen": (1,),
     "rep_pen_range": (-1,),
     "repeat_last_n": (64, -1),
     "repeat_penalty": (1,),
     "repetition_penalty_range": (-1,),
     "sampler_seed": (-1,),
+    "separate_reasoning": (True,),
     "t_max_predict_ms": (-1,),
+    "text": (
+        {"format": {"type": "text"}},
+        {"verbosity": "medium"},
+        {"format": {"type": "text"}, "verbosity": "medium"},
+    ),
     "tfs": (1,),
     "tfs_z": (1,),
     "thinking_budget_tokens": (-1,),
     "tool_choice": ("none", "auto"),
     "top_n_sigma": (-1,),
+    "truncation": ("disabled",),
     "truncation_side": ("left",),
     "typical": (1,),
     "typical_p": (1,),
@@ -103,15 +115,18 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
 """Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
 MEANINGFUL = frozenset(
     (
-        *("add_special_tokens", "allowed_token_ids", "do_sample", "enable_thinking"),
-        *("guided_decoding_backend", "guided_whitespace_pattern", "n_predict", "parse_tool_calls"),
-        *("random_seed", "reasoning_budget", "reasoning_budget_tokens", "sampler_seed", "samplers"),
-        *("tfs", "tfs_z", "think", "thinking_budget", "thinking_budget_tokens"),
-        *("thinking_token_budget", "typical", "typical_p"),
+        *("add_generation_prompt", "add_special_tokens", "allowed_token_ids", "do_sample", "enable_thinking"),
+        *("guided_decoding_backend", "guided_whitespace_pattern", "include_reasoning", "n_predict"),
+        *("parse_tool_calls", "random_seed", "reasoning_budget", "reasoning_budget_tokens"),
+        *("sampler_seed", "samplers", "separate_reasoning", "tfs", "tfs_z", "think"),
+        *("thinking_budget", "thinking_budget_tokens", "thinking_token_budget", "typical", "typical_p"),
     )
 )
 """Fields of which false, 0 and empty ones ask for something too."""
 INSTEAD = {
+    "add_generation_prompt": "/v1/chat/completions",
+    "add_special_tokens": "token ids as prompt",
+    "background": "stream, as nothing is stored",
     "ban_eos_token": "ignore_eos",
     "banned_strings": "bad_words",
     "banned_tokens": "bad_words",
@@ -120,6 +135,7 @@ INSTEAD = {
     "content": "prompt, or messages",
     "contents": "messages",
     "continue_final_message": "/v1/chat/completions",
+    "conversation": "messages, or prompt, with the whole conversation, as nothing is stored",
     "custom_token_bans": "logit_bias",
     "decoder_input_details": "prompt_logprobs",
     "do_sample": "temperature 0",
@@ -134,6 +150,8 @@ INSTEAD = {
     "grammar_string": "grammar",
     "guided_json_object": "structured_outputs with json_object",
     "guided_whitespace_pattern": "the option whitespace_pattern under x-guidance of the schema",
+    "include": "logprobs",
+    "include_reasoning": "/v1/chat/completions",
     "input": "messages, or /v1/responses",
     "input_ids": "prompt of /v1/completions",
     "inputs": "prompt, or messages",
@@ -143,6 +161,7 @@ INSTEAD = {
     "max_new_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "max_tokens_to_sample": "max_tokens",
+    "max_tool_calls": "parallel_tool_calls: false for one call",
     "messages": "/v1/chat/completions",
     "min_length": "min_tokens",
     "n_cmpl": "n",
@@ -153,11 +172,15 @@ INSTEAD = {
     "num_return_sequences": "n",
     "nvext": "its fields as fields of the request",
     "options": "its fields as fields of the request",
+    "parallel_tool_calls": "/v1/chat/completions",
     "parameters": "its fields as fields of the request",
+    "previous_response_id": "messages, or prompt, with the whole conversation, as nothing is stored",
     "prompt": "messages, or /v1/completions",
     "prompt_truncate_len": "truncate_prompt_tokens",
     "random_seed": "seed",
     "reasoning": "reasoning_effort, or chat_template_kwargs with enable_thinking",
+    "reasoning_effort": "/v1/chat/completions",
+    "reasoning_format": "/v1/chat/completions",
     "regex": "structured_outputs with regex",
     "render_special": "skip_special_tokens",
     "rep_pen": "repetition_penalty",
@@ -168,6 +191,7 @@ INSTEAD = {
     "return_tokens": "return_tokens_as_token_ids with logprobs",
     "sampler_seed": "seed",
     "sampling_params": "its fields as fields of the request",
+    "separate_reasoning": "/v1/chat/completions",
     "speculation": "prediction",
     "stop_sequence": "stop",
     "stop_sequences": "stop",
@@ -176,6 +200,7 @@ INSTEAD = {
     "system": "a message of the role system",
     "systemInstruction": "a message of the role system",
     "system_instruction": "a message of the role system",
+    "text": "response_format",
     "think": "chat_template_kwargs with enable_thinking",
     "thinking": "chat_template_kwargs with enable_thinking",
     "thinking_config": "chat_template_kwargs with enable_thinking",
@@ -184,5 +209,31 @@ INSTEAD = {
     "top_logprobs": "logprobs with a number",
     "top_n_tokens": "top_logprobs",
     "truncate": "truncate_prompt_tokens",
+    "truncation": "truncate_prompt_tokens",
 }
 """Field that is refused -> what to use."""
+_THINKING = ("enable_thinking", "reasoning_effort", "think", "thinking", "thinking_config")
+_SYSTEM = ("system", "systemInstruction", "system_instruction")
+_TEXTS = ("content", "contents", "inputs")
+_STORED = ("conversation", "previous_response_id")
+INSTEAD_IN_COMPLETIONS: Mapping[str, str] = {
+    **dict.fromkeys((*_THINKING, *_SYSTEM, "instructions", "reasoning"), "/v1/chat/completions"),
+    **dict.fromkeys((*_TEXTS, "input"), "prompt"),
+    **dict.fromkeys(_STORED, "prompt with the whole conversation, as nothing is stored"),
+    "max_tool_calls": "/v1/chat/completions",
+}
+"""Field that /v1/completions refuses -> what to use, where it differs from ``INSTEAD``."""
+INSTEAD_IN_RESPONSES: Mapping[str, str] = {
+    **dict.fromkeys(_THINKING, "reasoning.effort"),
+    **dict.fromkeys(_SYSTEM, "instructions"),
+    **dict.fromkeys((*_TEXTS, "messages"), "input"),
+    **dict.fromkeys(_STORED, "input with the whole conversation, as nothing is stored"),
+    **dict.fromkeys(("max_completion_tokens", "max_tokens"), "max_output_tokens"),
+    **dict.fromkeys(("add_special_tokens", "prompt_logprobs", "return_tokens_as_token_ids"), "/v1/chat/completions"),
+    "function_call": "tool_choice",
+    "functions": "tools",
+    "logprobs": "top_logprobs",
+    "prompt": "instructions or input, as no prompts are stored",
+    "response_format": "text.format",
+}
+"""The same for /v1/responses."""

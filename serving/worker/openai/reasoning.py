@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
-from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.tool_choice import mark_rule
@@ -109,7 +108,7 @@ def thought_of(
 
 
 class ReasoningParser:
-    """Splits one text into reasoning and content: ``push`` its parts, then ``finish`` once. Not thread-safe.
+    """Splits one text into reasoning and content: ``push`` its parts, the last one as ``final``. Not thread-safe.
 
     The result does not depend on how the text is split. White space around the thought is left out.
 
@@ -178,13 +177,10 @@ class ReasoningParser:
         )
 
 
-def with_reasoning(at: int, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an earlier answer, with its reasoning under the name that templates read. ``at``: index of the message.
+def with_reasoning(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of an earlier answer, with its reasoning under the name that templates read.
 
     Newer clients of vLLM and OpenRouter call it ``reasoning``.
     """
-    given = extra.get("reasoning_content")
-    if not isinstance(given, str | None):
-        raise InvalidField(f"messages[{at}].reasoning_content", f" is of type {type(given).__name__}; give a text")
-    other = extra.get("reasoning")
-    return {**extra, "reasoning_content": other} if given is None and isinstance(other, str) else dict(extra)
+    given, other = extra.get("reasoning_content"), extra.get("reasoning")
+    return {**extra, "reasoning_content": other} if given is None and other is not None else dict(extra)

@@ -12,6 +12,7 @@ from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR
 from suffolk.serving.worker.openai.known_fields import meant
+from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_RESPONSES
 from suffolk.serving.worker.openai.response_items import Item, ResponsePart, messages_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
 from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, Effort, GenerationBody, no_limit
@@ -31,19 +32,7 @@ _INCLUDABLE = (
     "web_search_call.results",
 )
 """OpenAI's values of ``include``. All but the first concern what answers here never have."""
-_INSTEAD = {
-    "n": "send several requests",
-    "max_tokens": "use max_output_tokens",
-    "max_completion_tokens": "use max_output_tokens",
-    "response_format": "use text.format",
-    "prompt_logprobs": "use /v1/chat/completions",
-    "previous_response_id": "this worker stores no responses; send the whole conversation as input",
-    "conversation": "this worker stores no conversations; send the whole conversation as input",
-    "prompt": "this worker stores no prompts; send the text as instructions or input",
-    "background": "this worker stores no responses; leave it out, and use stream",
-    "context_management": "leave it out",
-}
-"""Field that is refused -> what to do instead."""
+_SUMMARY = Literal["auto", "concise", "detailed"]
 
 
 class Format(ResponsePart):
@@ -82,16 +71,21 @@ class Text(ResponsePart):
 
 
 class Reasoning(ResponsePart):
-    """``reasoning``. The effort is a variable of the chat template."""
+    """``reasoning``. The effort is a variable of the chat template. There are no summaries: answers have the whole reasoning."""
 
     path = "reasoning."
 
     effort: Effort | None = None
+    summary: _SUMMARY | None = None
+    generate_summary: _SUMMARY | None = None  # the older name
 
 
 class ResponseBody(GenerationBody):
     """POST /v1/responses."""
 
+    instead = INSTEAD_IN_RESPONSES
+
+    n: Annotated[Int, Field(ge=1, le=1)] | None = None
     input: str | Annotated[list[Item], Field(max_length=limits.MAX_MESSAGES), FIRST_ERROR]
     instructions: str | None = None
     max_output_tokens: Count | None = None
@@ -103,24 +97,25 @@ class ResponseBody(GenerationBody):
     include: list[str] | None = None
     top_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     truncation: Literal["auto", "disabled"] | None = None  # long conversations are refused, never cut
-    max_tool_calls: Int | None = None
+    max_tool_calls: Int | None = None  # of OpenAI's own tools, which are never called here
     metadata: dict[str, str] | None = None
-    previous_response_id: str | None = None
-    conversation: Any = None
-    prompt: Any = None
-    background: bool | None = None
-    context_management: Any = None
 
     _read_no_limit = field_validator("max_output_tokens", mode="before")(no_limit)
 
     @model_validator(mode="after")
     def _check_support(self) -> Self:
-        for name, advice in _INSTEAD.items():
-            if getattr(self, name):
-                raise InvalidField(name, f": not supported here; {advice}")
         for at, name in enumerate(self.include or ()):
-            if name not in _INCLUDABLE and (near := meant(name, _INCLUDABLE)):
-                raise InvalidField(f"include[{at}]", f" is {name!r}; did you mean {near}?")
+            if name not in _INCLUDABLE:
+                near = (
+                    f"did you mean {near}?"
+                    if (near := meant(name, _INCLUDABLE))
+                    else f"give one of {', '.join(_INCLUDABLE)}"
+                )
+                raise InvalidField(f"include[{at}]", f" is {name!r:.60}; {near}")
+        if self.stream_options is not None and self.stream_options.continuous_usage_stats:
+            raise InvalidField(
+                "stream_options.continuous_usage_stats", ": not supported here; the last event has usage"
+            )
         if self.suffolk is not None and self.suffolk.trace:
             raise InvalidField("suffolk.trace", ": responses have no traces; use /v1/chat/completions")
         return self

@@ -71,6 +71,7 @@ class Item(ResponsePart):
     arguments: Any = None  # as in chats, where some clients send an object
     input: str | None = None
     output: Content | None = None
+    summary: list[Any] | None = None
 
 
 class MessageItem(ResponsePart):
@@ -94,7 +95,7 @@ def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[M
         elif item.type in _CALLS:
             _add_call(found, f"input[{at}]", item)
         elif item.type == "reasoning":
-            _add_reasoning(found, item)
+            _add_reasoning(found, f"input[{at}]", item)
         elif item.type not in _LEFT_OUT:
             output = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
             found.append(output)
@@ -121,10 +122,11 @@ def _add_message(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
         found.append(message)
 
 
-def _add_reasoning(found: list[dict[str, Any]], item: Item) -> None:
+def _add_reasoning(found: list[dict[str, Any]], path: str, item: Item) -> None:
     """The text of reasoning begins a message. Reasoning without text, as of OpenAI's models, is left out."""
-    parts = item.content if isinstance(item.content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    if not isinstance(item.content, list | None):
+        raise InvalidField(f"{path}.content", f" is of type {type(item.content).__name__}; give a list of parts")
+    texts = [part.get("text") for part in item.content or () if isinstance(part, Mapping)]
     if text := "\n".join(each for each in texts if isinstance(each, str)):
         found.append({"role": "assistant", "reasoning_content": text})
 

@@ -11,8 +11,8 @@ from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import FINISH, Reply, usage
-from suffolk.serving.worker.openai.calls import chat_calls, chosen_tools
 from suffolk.serving.worker.openai.chat import ChatMessage, message_thought
+from suffolk.serving.worker.openai.generate_calls import chosen_tools, read_chat
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks
 from suffolk.serving.worker.openai.response_body import ResponseBody, Text, chat_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, shown_tools
@@ -24,11 +24,11 @@ from suffolk.serving.worker.service import DecodeService
 Event = dict[str, Any]
 
 
-def response_calls(
+def read_response(
     service: DecodeService, body: ResponseBody, form: ToolFormat, marks: ReasoningMarks | None
 ) -> list[GenerateCall]:
-    """The call for the text that ``body`` requests. ``form``, ``marks``: as in ``chat_calls``. Raises InvalidArgument."""
-    return chat_calls(service, chat_of(body), form, marks)
+    """The ``GenerateCall`` that ``body`` requests. ``form``, ``marks``: as in ``read_chat``. Raises InvalidArgument."""
+    return read_chat(service, chat_of(body), form, marks)
 
 
 class ResponseAnswer(Reply[ResponseBody]):

@@ -14,6 +14,7 @@ from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBod
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.known_fields import Body
+from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_COMPLETIONS
 from suffolk.serving.worker.traces import MAX_FOLLOWING, MAX_PASSAGES
 
 NO_LIMIT = -1
@@ -239,6 +240,8 @@ class ChatBody(GenerationBody, TemplateFields):
 
 class CompletionBody(GenerationBody):
     """POST /v1/completions. ``prompt``: a text, token ids, or a list of either."""
+
+    instead = INSTEAD_IN_COMPLETIONS
 
     prompt: (
         str

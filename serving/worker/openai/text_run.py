@@ -28,7 +28,7 @@ class TextRun:
     """
 
     index: int
-    call: GenerateCall
+    generate_call: GenerateCall
     generation: Generation
     first_of_prompt: bool
     pieces: list[str] = field(default_factory=list)
@@ -50,12 +50,14 @@ class TextRuns(Sequence[TextRun]):
         shows_sources: whether the caller may see which drafters proposed the tokens.
     """
 
-    def __init__(self, service: DecodeService, calls: Sequence[GenerateCall], texts_per_prompt: int = 1) -> None:
-        """``calls``: ``texts_per_prompt`` calls per prompt, in order of prompts."""
+    def __init__(
+        self, service: DecodeService, generate_calls: Sequence[GenerateCall], texts_per_prompt: int = 1
+    ) -> None:
+        """``generate_calls``: ``texts_per_prompt`` of them per prompt, in order of prompts."""
         self._service = service
-        self._calls = calls
+        self._generate_calls = generate_calls
         self._texts_per_prompt = texts_per_prompt
-        self.shows_sources = service.shows_sources(calls[0])
+        self.shows_sources = service.shows_sources(generate_calls[0])
         self._runs: list[TextRun] = []
         self._lock = threading.Lock()
         self._cancelled = False
@@ -73,10 +75,10 @@ class TextRuns(Sequence[TextRun]):
         time.
         """
         try:
-            for index, call in enumerate(self._calls):
-                generation = self._service.start(call)
+            for index, generate_call in enumerate(self._generate_calls):
+                generation = self._service.start(generate_call)
                 with self._lock:
-                    self._runs.append(TextRun(index, call, generation, index % self._texts_per_prompt == 0))
+                    self._runs.append(TextRun(index, generate_call, generation, index % self._texts_per_prompt == 0))
                     cancelled = self._cancelled
                 if cancelled:  # cancelled while this thread was in ``start``
                     generation.cancel()
@@ -132,7 +134,7 @@ class TextRuns(Sequence[TextRun]):
         joiner = StepJoiner(interval)
         async for step in run.generation:
             if step.finish:
-                self._service.record(run.generation, run.call)
+                self._service.record(run.generation, run.generate_call)
             if (joined := joiner.add(step)) is not None:
                 run.pieces.append(joined.text)
                 run.finish = joined.finish

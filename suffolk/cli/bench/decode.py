@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.benchmarks.prompts import STYLES
+from suffolk.benchmarks.prompts import STYLES, load_prompts
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
 from suffolk.cli.model import MODEL, DeviceOptions
@@ -48,6 +48,10 @@ class DecodePromptOptions(setting.Options):
     limit: Count | None = option(None, "number of prompts of each file, chosen at random (default: all)")
     max_new_tokens: Count = option(128, "longest answer, in tokens")
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
+
+    def require_prompts(self) -> None:
+        """Raises as ``load_prompts``. Commands call this before they load torch, which takes seconds."""
+        load_prompts(self.prompts, self.style, self.limit, seed=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +118,15 @@ class Options(DecodeOptions, Assignable):
 
 
 def run(options: Options) -> int:
+    outcome = options.outcome("decode")
+    require_record(options.record)
+    options.require_prompts()
+
     from dataclasses import replace
 
     from suffolk.benchmarks.decode import report
     from suffolk.benchmarks.decode.measure import measure_decoding
 
-    outcome = options.outcome("decode")
-    require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
     results = measure_decoding(run_options)
     return outcome.finish(run_options, results, report, report.decoding_notes(results))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from suffolk.benchmarks.decode.options import DecodingOptions, Epochs
+from suffolk.benchmarks.prediction.edits import AgentTasks, PredictedEdits, PredictionOptions, source_files
+from suffolk.benchmarks.prompts import load_prompts
 from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions, DecodePromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import Assignable, passed_on
 from suffolk.cli.options.values import comma_list
-from suffolk.datastore.settings import REQUIRED, Count, option
+from suffolk.datastore.settings import Count, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +31,11 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
     batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        outcome = self.outcome("batch")
+        self.require_prompts()
         from suffolk.benchmarks.batch import measure
 
-        outcome, settings, batches = self.outcome("batch"), self.decoding(), list(self.batches)
+        settings, batches = self.decoding(), list(self.batches)
         return outcome.finish(settings, measure.measure_batches(settings, batches), measure, batches=batches)
 
 
@@ -51,14 +55,16 @@ suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ -
     streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
 
     def run(self) -> int:
+        outcome = self.outcome("worker")
+        self.require_prompts()
         from suffolk.benchmarks.worker import measure
 
-        outcome, settings, streams = self.outcome("worker"), self.decoding(), list(self.streams)
+        settings, streams = self.decoding(), list(self.streams)
         return outcome.finish(settings, measure.measure_worker(settings, streams), measure, streams=streams)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchPrediction(DecodeModelOptions, PlannerOptions, ReportOptions):
+class BenchPrediction(DecodeModelOptions, PlannerOptions, ReportOptions, PredictedEdits):
     """Measure the speed-up that predicted texts give, for several shares of changed lines.
 
     The model edits source files. A prediction is the model's own plain answer with a share of its lines
@@ -70,29 +76,22 @@ class BenchPrediction(DecodeModelOptions, PlannerOptions, ReportOptions):
 suffolk bench prediction --model MODEL_FOLDER --files src/ --limit 8 --json prediction.json
 suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction --shares 0 1 --json prediction.json"""
 
-    files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
-    limit: Count = option(8, "files, chosen at random")
-    lines: Count = option(30, "lines of each file, from its beginning")
     max_new_tokens: Count = option(400, "longest answer, in tokens")
-    shares: tuple[float, ...] = option(
-        (0.0, 0.05, 0.2, 0.5, 1.0), "shares of the lines that are wrong in a prediction, each 0..1", several=True
-    )
     drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
 
     def run(self) -> int:
-        from suffolk.benchmarks.decode.options import DecodingOptions
-        from suffolk.benchmarks.prediction import measure
-        from suffolk.benchmarks.prediction.edits import PredictionOptions
-
         outcome = self.outcome("prediction")
+        source_files(self.files, self.limit, self.lines, seed=0)
+        from suffolk.benchmarks.prediction import measure
+
         drafters = comma_list(self.drafters)
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=drafters)
-        settings = PredictionOptions(decoding, self.files, self.limit, self.lines, self.shares)
+        settings = passed_on(self, PredictionOptions, decoding=decoding)
         return outcome.finish(settings, measure.measure_predictions(settings), measure)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchRollouts(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOptions):
+class BenchRollouts(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOptions, Epochs):
     """Measure drafts from earlier answers to the same prompts, as in the epochs of reinforcement learning.
 
     Each epoch samples several answers to every prompt. The methods differ in what they keep of the answers
@@ -105,18 +104,6 @@ suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --limit 8 
 suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --temperatures 1 0.7 --json rollouts.json
 suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --prompts reasoning.jsonl --json rollouts.json"""
 
-    samples: Count = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
-    temperatures: tuple[float, ...] = option(
-        (1.0, 1.0), "temperature of each epoch; as many epochs as values", several=True, group="prompts"
-    )
-    earlier_model: str | None = option(
-        None, "the model that writes the answers of the first epoch (default: the measured model)", metavar="MODEL"
-    )
-    answers: Path | None = option(
-        None,
-        "draft along plain answers, in counted time: they are read from this file, or sampled and added to it",
-        metavar="FILE",
-    )
     methods: str = option(
         "prompt-lookup,prompt trees,live store,hybrid",
         "names, separated by commas; 'arctic' needs the package arctic-inference",
@@ -125,24 +112,18 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
     )
 
     def run(self) -> int:
-        from suffolk.benchmarks.decode.options import DecodingOptions
+        outcome = self.outcome("rollouts")
+        self.require_prompts()
         from suffolk.benchmarks.rollouts import measure
         from suffolk.benchmarks.rollouts.answers import RolloutOptions
 
-        outcome = self.outcome("rollouts")
-        settings = RolloutOptions(
-            passed_on(self, DecodingOptions, drafters=()),
-            self.samples,
-            self.temperatures,
-            self.earlier_model,
-            comma_list(self.methods),
-            self.answers,
-        )
+        decoding = passed_on(self, DecodingOptions, drafters=())
+        settings = passed_on(self, RolloutOptions, decoding=decoding, methods=comma_list(self.methods))
         return outcome.finish(settings, measure.measure_rollouts(settings), measure)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchAgents(DecodeModelOptions, PlannerOptions, ReportOptions):
+class BenchAgents(DecodeModelOptions, PlannerOptions, ReportOptions, AgentTasks):
     """Measure edits of the same files in several sessions, with and without a store of earlier answers.
 
     In each turn the model reads a file, makes one edit, and prints the whole file. Ctrl-C ends it early
@@ -154,18 +135,6 @@ suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json
 suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperature 0.7 --json agents.json
 suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1200 --json agents.json"""
 
-    files: tuple[Path, ...] = option((), "Python files to edit, or folders of them", metavar="PATH", several=True)
-    tasks: tuple[Path, ...] = option(
-        (),
-        "in place of files: prompts that each hold a file, as 'python -m research.edit_tasks' writes them",
-        metavar="PATH",
-        several=True,
-        excludes=("files",),
-    )
-    limit: Count = option(3, "files or tasks, chosen at random")
-    lines: Count = option(25, "lines of each file, from its beginning")
-    sessions: Count = option(3, "sessions that edit each file, each from its first version on")
-    turns: Count = option(2, "edits in each session, 1 to 4; a task has one")
     methods: str = option(
         "prompt-lookup,prediction,own store,shared store",
         "names, separated by commas; 'arctic' needs the package arctic-inference",
@@ -176,10 +145,13 @@ suffolk bench agents --model MODEL_FOLDER --tasks edits.jsonl --max-new-tokens 1
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
     def run(self) -> int:
-        from suffolk.benchmarks.agents import measure
-        from suffolk.benchmarks.decode.options import DecodingOptions
-
         outcome = self.outcome("agents")
+        if self.files:
+            source_files(self.files, self.limit, self.lines, seed=0)
+        elif self.tasks:
+            load_prompts(self.tasks, "chat", self.limit, seed=0, noun="tasks")
+        from suffolk.benchmarks.agents import measure
+
         decoding = passed_on(self, DecodingOptions, prompts=(), limit=None, drafters=())
         settings = passed_on(self, measure.AgentOptions, decoding=decoding, methods=comma_list(self.methods))
         return outcome.finish(settings, measure.measure_agents(settings), measure)

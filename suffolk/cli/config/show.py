@@ -44,11 +44,10 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Print the settings of all commands; returns the exit code."""
-    if options.command is not None:
-        meant = nearest(options.command, COMMANDS)
-        raise InvalidArgument(f"{options.command} reads no file{meant}; the commands that do are {', '.join(COMMANDS)}")
-    for place, command in enumerate(COMMANDS):
+    """Print the settings of all commands, or of one that follows --config; returns the exit code."""
+    if options.command not in (None, *COMMANDS):
+        raise _unknown(options.command)
+    for place, command in enumerate(COMMANDS if options.command is None else (options.command,)):
         settings = command_settings(command)
         given = {} if options.config is None else read_config(options.config, command)
         lines = toml_lines(command, settings, given)
@@ -57,14 +56,28 @@ def run(options: Options) -> int:
 
 
 def run_words(words: Sequence[str]) -> int | None:
-    """Print the settings of the command that ``words`` begin with; None if they begin with none."""
+    """Print the settings of the command that ``words`` begin with; None if they begin with none.
+
+    Raises InvalidArgument: an option of a command stands without it.
+    """
     if not words or words[0] not in COMMANDS:
+        flags = [word.partition("=")[0] for word in words if word.startswith("-") and not word.startswith("--config")]
+        if flags and not words[0].startswith("-"):
+            raise _unknown(words[0])
+        if flags:
+            form = f"suffolk config show COMMAND {flags[0]} ..."
+            raise InvalidArgument(f"{flags[0]} belongs to a command; write '{form}' with one of {', '.join(COMMANDS)}")
         return None
     command, *rest = words
     settings = command_settings(command, rest)
     given = merge(make_parser(f"suffolk {command}", "", "", settings), settings, command, rest)
     print("\n".join(toml_lines(command, settings, given)))
     return 0
+
+
+def _unknown(command: str | None) -> InvalidArgument:
+    near = nearest(command or "", COMMANDS)
+    return InvalidArgument(f"{command} reads no file{near}; the commands that do are {', '.join(COMMANDS)}")
 
 
 def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str, Given]) -> Iterator[str]:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
+from suffolk.benchmarks.prompts import load_prompts
 from suffolk.build_index.report import count
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
@@ -81,15 +82,6 @@ _COMMON = ("rates", "depth", "json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(setting.Options):
-    """What to plan from."""
-
-    rates: Path | None = option(None, "JSON file with costs and acceptance rates of the levels")
-    depth: int = option(DEPTH, "the most tokens of a level, up to 256, or 64 with --measure")
-    json: bool = option(False, "print the result as JSON")
-
-
-@dataclass(frozen=True, kw_only=True)
 class MeasuringOptions(setting.Options):
     """What to measure."""
 
@@ -99,8 +91,11 @@ class MeasuringOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PlanOptions, MeasuringOptions, DeviceOptions, HierarchyOptions):
-    """All options of ``suffolk hierarchy plan``."""
+class Options(MeasuringOptions, DeviceOptions, HierarchyOptions):
+    GROUP = ""  # first in the help
+    rates: Path | None = option(None, "JSON file with costs and acceptance rates of the levels")
+    depth: int = option(DEPTH, "the most tokens of a level, up to 256, or 64 with --measure")
+    json: bool = option(False, "print the result as JSON")
 
 
 def run(options: Options) -> int:
@@ -139,6 +134,7 @@ def _measure(options: Options, model: str) -> int:
     for name in (model, options.draft_model):
         if name is not None:
             find_folder(name)
+    load_prompts(options.prompts, "chat", options.limit, options.seed)  # refuse prompts that cannot be read
     limits = Limits()
     with opened_stores(options.datastore, None, limits, model) as stores:
         target = load_target(model, options, 4096)

@@ -120,6 +120,7 @@ def _unknown(word: str, prog: str, settings: Mapping[str, Setting]) -> str:
         return f"{flag} is no option; give it as --set {name}=VALUE, or in the file of --config"
     flags = [each.flag for each in settings.values() if not (each.rare or each.positional)]
     rare = {f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name, each in settings.items() if each.rare}
-    hint = nearest(flag, [*flags, "--help", *rare], rare)
+    same = [each for each in flags if len(flag) == 2 and each[2] == flag[1]]  # of -o
+    hint = f" (did you mean {' or '.join(same)}?)" if same else nearest(flag, [*flags, "--help", *rare], rare)
     dash = "" if hint or word.startswith("--") else "; write -- before a text that begins with '-'"
     return f"unknown option {flag}{hint}{dash}; see '{prog} --help'"

@@ -62,8 +62,9 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
     if setting.kind is float and type(value) is int:
         value = float(value)
     if setting.kind in (str, Path):
-        if isinstance(value, str) and not value.strip() and not setting.blank:
-            raise InvalidArgument(f"{label}: it is empty; give a name or a path")
+        if isinstance(value, str) and not (value.strip() or setting.blank or setting.choices):
+            what = setting.help.partition(". ")[0]
+            raise InvalidArgument(f"{label}: it is empty; give {setting.metavar}: {what}")
         if not isinstance(value, str):
             raise _wrong(setting, value, label)
         is_path = setting.kind is Path or setting.metavar in _PATHS

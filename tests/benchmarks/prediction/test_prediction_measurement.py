@@ -63,7 +63,7 @@ def test_predictions_are_measured(model: Path, files: Path, tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--shares", "1.5"), "shares[0] is 1.5; it must be between 0 and 1"),
+        (("--shares", "1.5"), "--shares is 1.5; it must be between 0 and 1"),
         (("--lines", "0"), "lines is 0; it must be 1 or more"),
         (("--lines", "500"), "no .py file has 500 lines; name other --files or lower --lines"),
         (("--drafters", "none"), "drafters: none is plain decoding, which is always measured"),

@@ -55,4 +55,4 @@ def test_an_error_of_the_worker_ends_the_measurement(transport: str) -> None:
 
 def _unknown_drafter(server: WorkerServer, transport: str) -> WorkerRequests:
     address = server.listening[0] if transport == "gRPC" else server.http
-    return WorkerRequests(transport, str(address), [[1]], 1, "no-such-drafter", 8, 4, 0.0, 1.0, 0, False)
+    return WorkerRequests(transport, str(address), [[1]], 1, "no-such-drafter", 8, {"max_new_tokens": 4})

@@ -63,6 +63,7 @@ def test_without_a_command_all_four_are_shown(file: Path, capsys: pytest.Capture
     lines = shown(capsys, "--config", file)
     assert [line for line in lines if line.startswith("[")] == [f"[{name}]" for name in COMMANDS]
     assert f"top_k = 40  # {file} [generate]" in lines
+    assert shown(capsys, "--config", file, "worker") == shown(capsys, "worker", "--config", file)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -151,7 +152,7 @@ def test_commands_have_few_options_in_groups(command: str, most: int, capsys: py
         ("slots = true", "slots is True; it must be a whole number between 1 and 1024"),
         ("stop = [1]", "stop is 1; it must be a list, each a text"),
         ("dtype = 'int8'", "dtype is 'int8'; it must be one of auto, float32"),
-        ("model = ''", "model: it is empty; give a name or a path"),
+        ("model = ''", "model: it is empty; give MODEL: model folder in the Hugging Face layout, or hub name"),
         ("worker = 'grpc://127.0.0.1:1'", "worker is 'grpc://127.0.0.1:1'; it must be a table, [worker]"),
         ("[generate]\nmodel = 'a'\nworker = 'b'", "are both given; leave one of them out"),
         ("[train]\nfeature_cache = '5X'", "feature_cache in [train] is '5X'; it must be a size such as 500M"),
@@ -183,6 +184,18 @@ def test_what_a_file_cannot_hold_is_one_line(
         (["generate", "--set", "chat=true", "--raw"], "--raw and chat are both given; leave one of them out"),
         (["lookup"], "lookup reads no file; the commands that do are generate, worker, serve, train"),
         (["wroker"], "wroker reads no file (did you mean worker?)"),
+        (["wroker", "--set", "slots=1"], "wroker reads no file (did you mean worker?)"),
+        (
+            ["--set", "slots=1"],
+            "--set belongs to a command; write 'suffolk config show COMMAND --set ...' with one of ",
+        ),
+        (["--config=x", "--slots=1", "worker"], "--slots belongs to a command; write 'suffolk config show COMMAND"),
+        (["worker", "--set", "tool_format="], "tool_format is ''; it must be one of auto, hermes"),
+        (["worker", "--set", "log_format="], "log_format is ''; it must be one of text, json"),
+        (
+            ["worker", "--set", "reasoning="],
+            "reasoning: it is empty; give MARKS: marks around the reasoning of the model",
+        ),
     ],
 )
 def test_what_the_command_line_cannot_hold_is_one_line(
@@ -190,6 +203,16 @@ def test_what_the_command_line_cannot_hold_is_one_line(
 ) -> None:
     assert main(["config", "show", *words]) == 2
     assert capsys.readouterr().err.startswith(f"suffolk: {message}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_value_of_a_setting_with_choices_names_them(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Regression: a name or a path was wanted."""
+    for name, setting in command_settings(command).items():
+        if setting.choices and not setting.positional:
+            assert main(["config", "show", command, "--set", f"{name}="]) == 2
+            error = capsys.readouterr().err
+            assert error == f"suffolk: {name} is ''; it must be one of {', '.join(setting.choices)}\n"
 
 
 def test_an_option_takes_the_place_of_what_it_excludes_in_the_file(

@@ -81,6 +81,7 @@ def test_settings_say_what_they_take() -> None:
         ("--size 0", "--size is 0; it must be between 1 and 9"),
         ("--size x", "--size is 'x'; it must be a whole number between 1 and 9"),
         ("--siz 3", r"unknown option --siz \(did you mean --size\?\); see 'suffolk x --help'"),
+        ("-s 3", r"unknown option -s \(did you mean --size or --set\?\); see"),
         ("--shar 3", r"unknown option --shar \(did you mean --set share=VALUE\?\)"),
         ("--share 3", "--share is no option; give it as --set share=VALUE, or in the file of --config"),
         ("--loud --quiet", "--loud and --quiet are both given; leave one of them out"),

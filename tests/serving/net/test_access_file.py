@@ -84,6 +84,13 @@ def test_malformed_files_have_one_clear_error(text: str, message: str, tmp_path:
         read_access_file(file)
 
 
+def test_a_folder_is_no_access_file(tmp_path: Path) -> None:
+    """Regression: the advice was to make the file with the command that was run."""
+    for edit in (read_access_file, lambda path: add_token(path, "alice", {"acme": Role.READ})):
+        with pytest.raises(InvalidArgument, match=f"it is a folder; name a file, such as {tmp_path}/access.toml$"):
+            edit(tmp_path)
+
+
 def test_wrong_edits_change_nothing(tmp_path: Path) -> None:
     file = tmp_path / "access.toml"
     with pytest.raises(NotFound, match="access.toml: it cannot be read: No such file.*'suffolk token add' makes one"):

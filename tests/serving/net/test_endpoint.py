@@ -33,6 +33,13 @@ def test_bad_endpoints(text: str) -> None:
         parse_endpoint(text, "--listen")
 
 
+@pytest.mark.parametrize("host", ["999.1.1.1", "1.2.3", "[::zz]", "a b"])
+def test_a_host_that_is_no_address_is_named(host: str) -> None:
+    """Regression: the message was about TLS, or about the first connection."""
+    with pytest.raises(InvalidArgument, match=f"^--listen: '{host.strip('[]')}' is no address; write one such as"):
+        parse_endpoint(f"{host}:80", "--listen")
+
+
 def test_port_in_use_is_found_before_binding() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -27,7 +27,7 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
     known_end,
     nodes_wanted,
 )
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
@@ -47,7 +47,7 @@ _GROUP = "group"
 """The name of the group's documents, as a scope and as a part of the calibration."""
 
 
-class DatastoreDrafter:
+class DatastoreDrafter(RetrievalSource):
     """Makes one ``find_drafts`` call for all requests of a step that search the same datastores.
 
     A draft service's limits may divide it.
@@ -107,11 +107,8 @@ class DatastoreDrafter:
         self._lost = False  # whether the last call got no answer
         self.failures = DraftFailures("datastore drafter")
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
-
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """See ``RetrievalSource``. Looks up the longest match, and shorter endings."""
+        """Looks up the longest match, and shorter endings."""
         selected = [at for at, each in enumerate(requests) if self._searched(each)]
         if len(selected) == len(requests) > 0:
             return self._draft(requests)
@@ -137,7 +134,7 @@ class DatastoreDrafter:
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``. Trees are empty if ``draft`` got no answer in this step, or did not wait for one."""
+        """Trees are empty if ``draft`` got no answer in this step, or did not wait for one."""
         found = [[DraftTree.empty()] * len(each) for each in paths]
         searching = [at for at, each in enumerate(requests) if self._searched(each)]
         places = [(at, number) for at in searching for number in range(len(paths[at]))]

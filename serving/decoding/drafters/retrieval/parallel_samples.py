@@ -15,14 +15,9 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
-    NO_TOKENS,
-    Ids,
-    RetrievalScorer,
-    nodes_wanted,
-)
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, nodes_wanted
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import TextSource
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 SOURCE = source_bits("parallel-samples")
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
@@ -50,7 +45,7 @@ class _Samples:
     ended: list[int] = field(default_factory=list)
 
 
-class ParallelSamplesDrafter:
+class ParallelSamplesDrafter(TextSource):
     """Finds the ending of an answer in other answers to the same prompt, and drafts what followed it there. Not thread-safe.
 
     The other answers run at the same time, or ended while another ran. So they help where a prompt is sampled several times. All
@@ -63,35 +58,22 @@ class ParallelSamplesDrafter:
         self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
     ) -> None:
         """``vocab_size``: the target's."""
+        super().__init__(calibration, PRIOR)
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
         self._prompts: dict[tuple[str, bytes], _Samples] = {}
         self._keys: dict[int, tuple[str, bytes]] = {}
-        self._calls = 0
-
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """See ``RetrievalSource``. A request whose prompt has other answers gets one tree, and any other request none."""
+        """A request whose prompt has other answers gets one tree, and any other request none."""
         for request in requests:
             if request.options.remember:
                 self._follow(request)
         self._scorer.begin(requests)
         return self._scorer.score(requests, _native.Drafts([self._draft(request) for request in requests]))
 
-    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``."""
-        return [
-            [self._draft_behind(request, path) for path in each] for request, each in zip(requests, paths, strict=True)
-        ]
-
-    def observe(self, generated: Generated) -> None:
-        self._scorer.observe(generated)
-
     def release(self, request_id: int) -> None:
-        self._scorer.release(request_id)
+        super().release(request_id)
         key = self._keys.pop(request_id, None)
         if key is None:
             return
@@ -103,13 +85,10 @@ class ParallelSamplesDrafter:
         if not samples.running:
             del self._prompts[key]
 
-    def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "failed": 0}
-
     def close(self) -> None:
+        super().close()
         self._prompts.clear()
         self._keys.clear()
-        self._scorer.clear()
 
     def _follow(self, request: DraftRequest) -> None:
         """Bring the request's text up to date."""
@@ -138,7 +117,7 @@ class ParallelSamplesDrafter:
         self._calls += 1
         return [self._look_up(request, NO_TOKENS)]
 
-    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+    def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
         if self._others(request) is None:
             return DraftTree.empty()
         drafts = _native.Drafts([[self._look_up(request, path)]])

@@ -11,10 +11,10 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import TextSource
 from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE_ID
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 SOURCE = 1 << PREDICTION_SOURCE_ID
 PRIOR = Prior(constant=-1.29, match=0.84, share=0.0, count=0.0, depth=1.52)
@@ -30,7 +30,7 @@ def load(context: LoadContext, options: Options) -> PredictionDrafter:
     return PredictionDrafter(context.calibration)
 
 
-class PredictionDrafter:
+class PredictionDrafter(TextSource):
     """Drafts the continuation of a request's prediction from the aligned position: a chain of up to ``max_nodes`` tokens.
 
     Requests without a prediction get no draft, at no cost. Not thread-safe.
@@ -39,43 +39,24 @@ class PredictionDrafter:
     name = "prediction"
 
     def __init__(self, calibration: Calibration | Part | None = None) -> None:
-        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
+        super().__init__(calibration, PRIOR)
         self._alignments: dict[int, PredictionAlignment] = {}
-        self._calls = 0
-
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """See ``RetrievalSource``. A request with a prediction gets one tree, and any other request none."""
+        """A request with a prediction gets one tree, and any other request none."""
         drafts = _native.Drafts(
             [() if each.prediction is None else [self._draft(each, each.prediction)] for each in requests]
         )
         self._scorer.begin(requests)
         return self._scorer.score(requests, drafts)
 
-    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``."""
-        return [
-            [DraftTree.empty()] * len(each)
-            if request.prediction is None
-            else [self._behind(request, path) for path in each]
-            for request, each in zip(requests, paths, strict=True)
-        ]
-
-    def observe(self, generated: Generated) -> None:
-        self._scorer.observe(generated)
-
     def release(self, request_id: int) -> None:
+        super().release(request_id)
         self._alignments.pop(request_id, None)
-        self._scorer.release(request_id)
-
-    def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
+        super().close()
         self._alignments.clear()
-        self._scorer.clear()
 
     def _draft(self, request: DraftRequest, prediction: Ids) -> DraftTree:
         self._calls += 1
@@ -86,7 +67,9 @@ class PredictionDrafter:
         alignment.append(text[alignment.size :].tolist())
         return _chain(alignment, request.max_nodes)
 
-    def _behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+    def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
+        if request.prediction is None:
+            return DraftTree.empty()
         alignment = self._alignments[request.request_id].copy()
         alignment.append(path.tolist())
         drafts = _native.Drafts([[_chain(alignment, request.max_nodes)]])

@@ -12,10 +12,10 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer, nodes_wanted
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, nodes_wanted
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import TextSource
 from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
-from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 SOURCE = source_bits("prompt-lookup")
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
@@ -28,7 +28,7 @@ def load(context: LoadContext, options: Options) -> WithRequestTexts:
     return WithRequestTexts(drafter, request_texts(context))
 
 
-class PromptLookupDrafter:
+class PromptLookupDrafter(TextSource):
     """Looks up the longest ending of a request's tokens that occurs earlier in them. Not thread-safe.
 
     Its drafts are twice as deep as a datastore's (``Limits.copy_depth``).
@@ -40,40 +40,23 @@ class PromptLookupDrafter:
         self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
     ) -> None:
         """``vocab_size``: the target's."""
+        super().__init__(calibration, PRIOR)
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
         self._texts: dict[int, ContextIndex] = {}
-        self._calls = 0
-
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """See ``RetrievalSource``."""
         self._scorer.begin(requests)
         trees = self._look_up(requests, [self._text(request) for request in requests])
         return self._scorer.score(requests, _native.Drafts(trees, [1] * len(requests)))
 
-    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``."""
-        return [
-            [self._draft_behind(request, path) for path in each] for request, each in zip(requests, paths, strict=True)
-        ]
-
-    def observe(self, generated: Generated) -> None:
-        self._scorer.observe(generated)
-
     def release(self, request_id: int) -> None:
+        super().release(request_id)
         self._texts.pop(request_id, None)
-        self._scorer.release(request_id)
-
-    def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
+        super().close()
         self._texts.clear()
-        self._scorer.clear()
 
     def _text(self, request: DraftRequest) -> ContextIndex:
         """The index of the request's tokens."""
@@ -84,7 +67,7 @@ class PromptLookupDrafter:
         text.follow(request.tokens)
         return text
 
-    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+    def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
         text = self._texts[request.request_id]
         text.append(path)
         try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
@@ -45,6 +48,10 @@ def as_drafts(trees: Sequence[Sequence[DraftTree]]) -> _native.Drafts:
 class RetrievalSource(Drafter, Protocol):
     """A drafter whose ``propose`` merges the trees of ``draft``."""
 
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
+        found, size = as_drafts(self.draft(requests)), len(requests)
+        return merge_all([ScaledDrafts(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])
+
     def draft(self, requests: Sequence[DraftRequest]) -> Sequence[Sequence[DraftTree]]:
         """The trees of each request with calibrated scores: parents before children, not sorted by score.
 
@@ -60,7 +67,31 @@ class RetrievalSource(Drafter, Protocol):
         ...
 
 
-def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-    """Draft with ``drafter``, and merge its trees into one tree per request."""
-    found, size = as_drafts(drafter.draft(requests)), len(requests)
-    return merge_all([ScaledDrafts(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])
+class TextSource(RetrievalSource):
+    """A source that searches the texts of its requests, and whose trees a ``RetrievalScorer`` scores. Not thread-safe."""
+
+    def __init__(self, calibration: Calibration | Part | None, prior: Prior) -> None:
+        """``prior``: of new calibrators."""
+        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, prior)
+        self._calls = 0
+
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        return [
+            [self._draft_after(request, path) for path in each] for request, each in zip(requests, paths, strict=True)
+        ]
+
+    @abstractmethod
+    def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
+        """The draft for the request's text with ``path`` appended, with calibrated scores."""
+
+    def observe(self, generated: Generated) -> None:
+        self._scorer.observe(generated)
+
+    def release(self, request_id: int) -> None:
+        self._scorer.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "failed": 0}
+
+    def close(self) -> None:
+        self._scorer.clear()

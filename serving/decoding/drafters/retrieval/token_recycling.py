@@ -23,7 +23,7 @@ from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, GeneratedLogits
 
 SOURCE = source_bits("token-recycling")
@@ -39,7 +39,7 @@ def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
     return TokenRecyclingDrafter(context.limits, context.calibration)
 
 
-class TokenRecyclingDrafter:
+class TokenRecyclingDrafter(RetrievalSource):
     """Learns from the answers to all its requests. Not thread-safe.
 
     It stores tokens of answers and their alternatives. These change the response times of later answers. So response times may
@@ -62,11 +62,7 @@ class TokenRecyclingDrafter:
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
-
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``."""
         self._calls += 1
         found = []
         for request in requests:
@@ -76,7 +72,6 @@ class TokenRecyclingDrafter:
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``."""
         return [
             [rescale(self._confidence, request, self._look_up(request, path)) for path in each]
             for request, each in zip(requests, paths, strict=True)

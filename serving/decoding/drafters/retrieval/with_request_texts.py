@@ -10,7 +10,7 @@ from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
 from suffolk.serving.decoding.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
 from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, as_drafts, propose_merged
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, as_drafts
 from suffolk.serving.decoding.engine.loop.drafter import (
     DraftRequest,
     Generated,
@@ -28,7 +28,7 @@ def request_texts(context: LoadContext) -> list[RetrievalSource]:
     ]
 
 
-class WithRequestTexts:
+class WithRequestTexts(RetrievalSource):
     """One source, and the drafters of ``request_texts``. Not thread-safe. Owns all of them.
 
     Attributes:
@@ -42,16 +42,12 @@ class WithRequestTexts:
         self._source, self._all = source, (source, *texts)
         self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
-        return propose_merged(self, requests)
-
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """See ``RetrievalSource``."""
         places = range(len(requests))
         return _native.gather([(as_drafts(each.draft(requests)), places) for each in self._all], len(requests))
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``. The drafts come from the source alone."""
+        """The drafts come from the source alone."""
         return self._source.draft_after(requests, paths)
 
     @property

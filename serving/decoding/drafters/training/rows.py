@@ -11,11 +11,12 @@ from pathlib import Path
 
 from suffolk.build_index.block import Lines, Records, Texts, TokenRun
 from suffolk.build_index.conversation import Message, find_conversation
-from suffolk.build_index.documents import has_field, no_content, parse_documents, read_field, read_records
+from suffolk.build_index.documents import no_content, parse_documents, read_records
 from suffolk.build_index.input_file import read_error
 from suffolk.build_index.inputs import Inputs, find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.record_fields import has_field, read_field
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 from suffolk.serving.decoding.drafters.training.workspace import work_folder
@@ -54,10 +55,21 @@ def reading_options(options: TrainOptions) -> BuildOptions:
 
 
 def find_corpus(options: TrainOptions) -> Inputs:
-    """The files of the corpora, except files in the run's work folder. Raises as ``find_inputs``."""
-    found = find_inputs(reading_options(options))
+    """The files of the corpora, except files in the run's work folder.
+
+    Raises as ``find_inputs``, and as ``read_rows`` up to the first row. InvalidArgument: there is no row.
+    """
+    reading = reading_options(options)
+    inputs = find_inputs(reading)
     own = work_folder(options.output)
-    return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).resolve().parents))
+    found = replace(inputs, files=tuple(file for file in inputs.files if own not in Path(file.path).resolve().parents))
+    skipped = Counter[str]()
+    if next(read_rows(found, reading, skipped, lambda _: None), None) is None:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in skipped.items()) or "no rows"
+        raise InvalidArgument(
+            f"corpus {' '.join(options.corpora)}: nothing to learn from ({reasons}); name files with text or conversations"
+        )
+    return found
 
 
 def describe_files(inputs: Inputs) -> list[DataFile]:
@@ -98,7 +110,7 @@ def _read_records(payload: Lines | Records, options: BuildOptions, skipped: Coun
         elif isinstance(text, str | bytes):
             yield from _cut(Texts(((place, text),)), options)
         elif text is None and has_field(record, options.text_field):
-            skipped["rows without a text (null)"] += 1
+            skipped["rows without a text (null or NaN)"] += 1
         else:
             raise InvalidArgument(no_content(place, options, record))
 

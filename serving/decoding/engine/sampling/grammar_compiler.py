@@ -7,7 +7,10 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
@@ -81,6 +84,10 @@ class GrammarCompiler:
             for part in grammar.parts:
                 self.compile(part)  # raises for the part at fault
             raise _refusal(grammar, _reason(matcher))
+        if grammar.before and not grammar.parts and grammar.kind in ("regex", "lark", "gbnf"):
+            self.compile(replace(grammar, before=""))
+        elif matcher.is_accepting() and _members(matcher.compute_bitmask()) <= set(vocabulary.eos_tokens):
+            raise _refusal(grammar, "only an empty text matches it; add a text or an expression, or leave it out")
         return matcher
 
     def _matcher(self, grammar: Grammar, vocabulary: LLTokenizer) -> LLMatcher:
@@ -119,6 +126,11 @@ class GrammarCompiler:
         except USER_CODE_ERRORS as error:
             kind = type(self._tokenizer).__name__
             raise Unsupported(f"a grammar cannot use the tokenizer {kind}: {first_line(error)}") from error
+
+
+def _members(mask: bytes) -> set[int]:
+    """The tokens of a bit mask."""
+    return set(np.flatnonzero(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")).tolist())
 
 
 def _on_large_stack(work: Callable[[], LLMatcher]) -> LLMatcher:

@@ -81,6 +81,16 @@ def test_what_the_library_refuses_is_named(target: Target, kind: str, text: str,
 
 
 @pytest.mark.parametrize(
+    ("kind", "text"), [("gbnf", "root ::= "), ("gbnf", 'root ::= a*\na ::= ""'), ("lark", "start: "), ("regex", "()")]
+)
+@pytest.mark.parametrize("before", ["", 'before: "<" thought\nthought[suffix=">"]: /(.|\\n)*/'])
+def test_a_grammar_of_the_empty_text_alone_is_refused(target: Target, kind: str, text: str, before: str) -> None:
+    with pytest.raises(InvalidArgument, match="is refused: only an empty text matches it"):
+        GrammarCompiler.of(target).compile(Grammar(kind, text, before=before))
+    GrammarCompiler.of(target).compile(Grammar("regex", "a?", before=before))
+
+
+@pytest.mark.parametrize(
     ("schema", "number"),
     [
         ({"const": -(1 << 63)}, "const -9223372036854775808"),

@@ -281,7 +281,7 @@ def test_paths_that_are_not_served_name_those_that_are(server: WorkerServer) -> 
         assert (status, reply["error"]["type"]) == (405 if path == CHAT else 404, "invalid_request_error")
         assert f"{method} {path} is not served here; the paths are " in reply["error"]["message"]
         assert "POST /v1/chat/completions" in reply["error"]["message"]
-        assert "GET /v1/models/{name}," in reply["error"]["message"]
+        assert "GET /v1/models/NAME, " in reply["error"]["message"]
 
 
 def test_a_slash_at_the_end_of_a_path_is_ignored(server: WorkerServer) -> None:
@@ -298,6 +298,16 @@ def test_a_target_may_be_a_whole_url(server: WorkerServer) -> None:
     """As of a client that takes the worker for its proxy."""
     assert ask(server, "GET", "http://127.0.0.1:8000/v1/models")[2] == ask(server, "GET", "/v1/models")[2]
     assert ask(server, "GET", "http://127.0.0.1")[0] == ask(server, "GET", "/")[0]
+
+
+@pytest.mark.parametrize("kind", ["", "application/x-www-form-urlencoded"])
+def test_curl_needs_no_header(server: WorkerServer, kind: str) -> None:
+    """Regression: ``curl -d`` was refused, unlike by a draft service. Web pages send JSON, which needs CORS permission."""
+    assert ask(server, "POST", CHAT, chat(), {"Content-Type": kind})[0] == 200
+    assert server.http is not None
+    page = {"Content-Type": kind, "Origin": f"http://127.0.0.1:{server.http.port}"}
+    status, _, reply = ask(server, "POST", CHAT, chat(), page)
+    assert (status, "send JSON with 'Content-Type: application/json'" in reply["error"]["message"]) == (415, True)
 
 
 def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:

@@ -82,8 +82,8 @@ def test_minus_1_tokens_are_as_many_as_fit(server: WorkerServer, path: str, prom
         ({"top_a": 0.2}, "leave it out"),
         ({"no_repeat_ngram_size": 3}, "leave it out"),
         ({"guidance_scale": 1.5}, "leave it out"),
-        ({"contents": [{"parts": [{"text": "a"}]}]}, "use messages"),
-        ({"systemInstruction": {"parts": [{"text": "a"}]}}, "use a message of the role system"),
+        ({"contents": [{"parts": [{"text": "a"}]}]}, "use prompt"),
+        ({"systemInstruction": {"parts": [{"text": "a"}]}}, "use /v1/chat/completions"),
     ],
 )
 def test_settings_that_are_on_are_refused(server: WorkerServer, fields: dict[str, Any], instead: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.worker.openai.history import check_message, in_call_order, simpler_forms
+from suffolk.serving.worker.openai.history import check_message, in_call_order, simpler_forms, template_messages
 from suffolk.serving.worker.openai.schema import Message
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
@@ -26,6 +26,10 @@ USER = {"role": "user", "content": "a"}
         ({"role": "assistant", "contnet": "a"}, "messages[2].contnet: unknown field; did you mean content?"),
         (USER | {"images": ["aGk="]}, "messages[2].images: the model takes text alone; leave this field out"),
         ({"role": "assistant", "content": None, "audio": {"id": "a"}}, "messages[2].audio: the model takes text alone"),
+        (USER | {"name": 5}, "messages[2].name is of type int; give a text"),
+        (USER | {"reasoning": ["a"]}, "messages[2].reasoning is of type list; give a text"),
+        ({"role": "assistant", "refusal": False}, "messages[2].refusal is of type bool; give a text"),
+        ({"role": "tool", "content": "a", "tool_call_id": 5}, "messages[2].tool_call_id is of type int; give a text"),
     ],
 )
 def test_what_the_model_would_not_know_is_refused(message: dict[str, Any], error: str) -> None:
@@ -39,6 +43,13 @@ def test_what_the_model_would_not_know_is_refused(message: dict[str, Any], error
 )
 def test_a_template_may_know_more(message: dict[str, Any]) -> None:
     check_message(0, Message(**message), "{% if message.role == 'model' %}{{ message.images }}{% endif %}", False)
+
+
+@pytest.mark.parametrize("name", ["id", "type"])
+def test_a_call_with_a_value_of_a_wrong_type_is_named(name: str) -> None:
+    calls = [{"function": {"name": "f"}}, {"function": {"name": "f"}, name: 5}]
+    with pytest.raises(InvalidField, match=rf"^messages\[0\]\.tool_calls\[1\]\.{name} is of type int; give a text$"):
+        template_messages([{"role": "assistant", "tool_calls": calls}])
 
 
 def test_empty_media_ask_for_nothing() -> None:

@@ -187,13 +187,6 @@ def test_items_become_messages() -> None:
     ("fields", "param", "text"),
     [
         (
-            {"previous_response_id": "resp_1"},
-            "previous_response_id",
-            "stores no responses; send the whole conversation",
-        ),
-        ({"conversation": "conv_1"}, "conversation", "stores no conversations"),
-        ({"background": True}, "background", "stores no responses"),
-        (
             {"input": [{"type": "item_reference", "id": "msg_1"}]},
             "input[0]",
             "send the item itself, as clients do with store",
@@ -211,8 +204,6 @@ def test_items_become_messages() -> None:
         ({"input": [{"type": "custom_tool_call", "name": "f"}]}, "input[0]", "has name and input"),
         ({"input": "x" * 5000}, "input", "the prompt has"),
         ({"max_output_tokens": 1 << 30}, "max_output_tokens", "max_output_tokens is 1073741824"),
-        ({"max_tokens": 5}, "max_tokens", "use max_output_tokens"),
-        ({"max_completion_tokens": 5}, "max_completion_tokens", "use max_output_tokens"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", "give the schema"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "tools[0].type is 'web_search'; it must be function"),
         ({"tools": [NOW, {"type": "functoin"}]}, "tools[1].type", "tools[1].type is 'functoin'; it must be function"),

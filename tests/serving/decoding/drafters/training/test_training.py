@@ -201,6 +201,20 @@ def test_a_corpus_without_text_is_refused(model: str, tmp_path: Path, texts: lis
     assert list(tmp_path.iterdir()) == [corpus]
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"text": NaN}', "nothing to learn from .1 rows without a text .null or NaN.*; name files with text or conv"),
+        ("NaN", "corpus.jsonl:1: null or NaN, not an object"),
+    ],
+)
+def test_a_corpus_without_rows_is_refused_before_the_model_is_loaded(tmp_path: Path, line: str, said: str) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(f"{line}\n")
+    with pytest.raises(InvalidArgument, match=said):
+        train(options(str(tmp_path / "no model"), str(corpus), tmp_path / "head"))
+
+
 def test_folders_that_hold_other_things_are_left_alone(model: str, corpus: str, tmp_path: Path) -> None:
     def refused(name: str, said: str, kind: type[SuffolkError] = InvalidArgument, resume: bool = False) -> None:
         with pytest.raises(kind, match=said):

@@ -1,4 +1,4 @@
-"""Converts request bodies to calls of the worker's service. The limits are the same as for gRPC."""
+"""Converts request bodies to ``GenerateCall``s, the calls of the worker's service. The limits are the same as for gRPC."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def require_model(service: DecodeService, model: str | None) -> None:
         raise NotFound(f"model {model!r} does not exist here; this worker serves {', '.join(map(repr, service.names))}")
 
 
-def chat_calls(
+def read_chat(
     service: DecodeService, body: ChatBody, form: ToolFormat, marks: ReasoningMarks | None
 ) -> list[GenerateCall]:
-    """One call for each text that ``body`` requests. Raises InvalidArgument.
+    """One ``GenerateCall`` for each text that ``body`` requests. Raises InvalidArgument.
 
     ``form``: format of the model's tool calls. ``marks``: of its reasoning.
     """
@@ -78,7 +78,7 @@ def chat_calls(
             body = body.model_copy(update={"skip_special_tokens": False})  # they would be missing in the text
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     length = body.length or _rest(service, body, prompt, body.prompt_field)
-    return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
+    return _generate_calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
 
 
 def chosen_tools(body: ChatBody) -> ToolChoice | None:
@@ -95,8 +95,8 @@ def _schema_fields(body: ChatBody) -> dict[str, str]:
     return {tool["function"]["name"]: f"{path}.parameters" for tool, path in paths}
 
 
-def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:
-    """One call for each text that ``body`` requests, prompt by prompt. Raises InvalidArgument."""
+def read_completion(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:
+    """One ``GenerateCall`` for each text that ``body`` requests, prompt by prompt. Raises InvalidArgument."""
     if body.suffix:
         raise InvalidField("suffix", ": texts are not inserted before a suffix; omit it")
     if body.best_of is not None and body.best_of != (body.n or 1):
@@ -106,13 +106,13 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
         raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
     length = COMPLETION_TOKENS if body.length is None else max(1, body.length)  # 0: the token is left out of the answer
     grammar = read_guided(body) or read_grammar(body.response_format)
-    calls: list[GenerateCall] = []
+    generate_calls: list[GenerateCall] = []
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
         ids = _truncated(service, body, _encode(service.engine.target, prompt, _most(service, body)))
         most = _rest(service, body, ids, "prompt") if body.length == NO_LIMIT else length
-        calls += _calls(service, body, ids, "prompt", kind, most, body.logprobs, grammar)
-    return calls
+        generate_calls += _generate_calls(service, body, ids, "prompt", kind, most, body.logprobs, grammar)
+    return generate_calls
 
 
 def encode_messages(
@@ -141,11 +141,11 @@ def encode_messages(
     knows_developer = "developer" in source
     conversation = [
         {
-            **with_reasoning(at, message.model_extra or {}),
+            **with_reasoning(message.model_extra or {}),
             "role": _role(message.role, knows_developer),
             "content": content,
         }
-        for at, (message, content) in enumerate(zip(messages, contents, strict=True))
+        for message, content in zip(messages, contents, strict=True)
     ]
     conversation = in_call_order(template_messages(call_messages(conversation)))
     if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
@@ -178,7 +178,7 @@ def _role(role: str, knows_developer: bool) -> str:
     return "system" if role == "developer" and not knows_developer else role
 
 
-def _calls(
+def _generate_calls(
     service: DecodeService,
     body: GenerationBody,
     prompt: Sequence[int],
