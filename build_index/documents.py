@@ -14,6 +14,7 @@ from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import no_number
+from suffolk.build_index.record_fields import has_field, json_name, keep_metadata, name_record, read_field
 from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata, checked_metadata
@@ -21,15 +22,6 @@ from suffolk.datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
 REPLACEMENT = "\ufffd"
-_JSON_NAMES = {
-    bool: "true or false",
-    dict: "an object",
-    float: "a number",
-    int: "a number",
-    list: "an array",
-    str: "a text",
-    type(None): "null or NaN",
-}
 
 
 @dataclass(slots=True)
@@ -168,24 +160,6 @@ def _raw_records(payload: Lines | Records) -> Iterator[tuple[str, Any]]:
             yield f"{payload.path}:{number}", line.removeprefix(BOM_UTF8)  # files with a mark may be joined
 
 
-def name_record(record: Any, place: str, path: str, options: BuildOptions) -> str:
-    """The source of a record: its place, or its id after ``path``. Raises InvalidArgument: it has no id."""
-    if options.id_field is None:
-        return place
-    name = read_field(record, options.id_field)
-    if name is None:
-        raise InvalidArgument(
-            f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
-        )
-    return f"{path}#{name}"
-
-
-def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
-    """The values of ``fields`` in a record. Missing and null fields are left out."""
-    found = {name: read_field(record, name) for name in fields}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 class _Repaired(str):
     """A text whose line held invalid UTF-8. ``bad`` is the number of replaced sequences."""
 
@@ -208,11 +182,6 @@ def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
         raise not_json(place, error) from error
 
 
-def _json_name(value: Any) -> str:
-    """The kind of a value in a record, as JSON names it."""
-    return _JSON_NAMES.get(type(value), type(value).__name__)
-
-
 def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
     """The error for a line that ``json.loads`` refuses."""
     if isinstance(error, json.JSONDecodeError):
@@ -223,32 +192,12 @@ def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
     )
 
 
-def read_field(record: Any, name: str) -> Any:
-    """The value of a field; None if it is missing. A dotted name reads nested objects, unless it is the name of a field."""
-    if isinstance(record, dict) and name in record:
-        return record[name]
-    for part in name.split("."):
-        if not isinstance(record, dict):
-            return None
-        record = record.get(part)
-    return record
-
-
-def has_field(record: Any, name: str) -> bool:
-    """Whether a record has a field, even if it is null. A dotted name reads nested objects."""
-    if not isinstance(record, dict) or name in record:
-        return isinstance(record, dict)
-    outer, dot, inner = name.rpartition(".")
-    parent = read_field(record, outer) if dot else None
-    return isinstance(parent, dict) and inner in parent
-
-
 def no_content(place: str, options: BuildOptions, record: Any) -> str:
     """Why a record has no content, and what to do."""
     field = options.text_field
     value = read_field(record, field)
     if not isinstance(record, dict):
-        return f"{place}: {_json_name(record)}, not an object; every record is one JSON object"
+        return f"{place}: {json_name(record)}, not an object; every record is one JSON object"
     if options.records == "recording":
         return f"{place}: not a recording; name a file that --record has written"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
@@ -256,7 +205,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
         problem, advice = f"no conversation; the line has {fields}", "'messages' or 'conversations' hold one"
     elif value is not None:
         problem, advice = (
-            f"field '{field}' holds {_json_name(value)}, not text",
+            f"field '{field}' holds {json_name(value)}, not text",
             "name another field with --text-field"
             + ", or write records, as pandas does with orient='records', lines=True" * isinstance(value, dict),
         )

@@ -125,11 +125,11 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     if data.startswith(LFS_POINTER):
         return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")
     is_stream = data.startswith(STREAM) and name.endswith(STREAM_ENDINGS)
-    magic_kind = "arrow" if is_stream else next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
+    magic_kind = "arrow" if is_stream else next((kind for magic, kind in MAGIC.items() if _begins(data, magic)), "")
     kind = magic_kind or _by_name(name).kind
     if magic_kind or kind == "bin":  # token ids may begin with any bytes
         return Form(kind)
-    if problem := next((problem for magic, problem in UNREAD.items() if data.startswith(magic)), ""):
+    if problem := next((problem for magic, problem in UNREAD.items() if _begins(data, magic)), ""):
         return Form("", problem=problem)
     if kind in NAMED_KINDS.values():
         return Form(kind)
@@ -174,6 +174,11 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return Form(kind)  # one object, such as a file of settings
     is_source = kind == "text" and not packed
     return Form(kind, problem="" if is_source else NO_TEXT, lacks=no_content(f"{path}:1", options, found[0]))
+
+
+def _begins(data: bytes, magic: bytes) -> bool:
+    """Whether ``data`` begins with ``magic``. A text may begin with the letters of one, but it has no zeros."""
+    return data.startswith(magic) and (not magic.isalnum() or b"\0" in data[:BINARY_BYTES])
 
 
 def _is_utf16(start: bytes) -> bool:

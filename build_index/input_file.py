@@ -7,6 +7,7 @@ import io
 import logging
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
 """Name of a format -> first bytes of its files."""
+_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|.{0,5}(?:[^ -~]|\Z))", re.DOTALL)
+"""First bytes of a bzip2 stream, perhaps an empty or damaged one. A text may begin with BZh."""
 MAGIC_BYTES = 64
 """Bytes of a file that show its format, even after a short frame that is skipped."""
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
@@ -107,7 +110,8 @@ def read_start(path: str, size: int) -> bytes:
 def find_packing(head: bytes) -> str:
     """The format of a compressed file, by its first bytes; empty if it is not compressed."""
     start = _behind_skipped(head)
-    return next((name for name, magic in MAGIC.items() if start.startswith(magic)), "")
+    found = next((name for name, magic in MAGIC.items() if start.startswith(magic)), "")
+    return "" if found == "bzip2" and not _BZIP2.match(start) else found
 
 
 def _behind_skipped(head: bytes) -> bytes:
@@ -131,16 +135,17 @@ def without_ending(name: str) -> str:
 
 
 def unpack_start(packing: str, head: bytes, size: int) -> bytes:
-    """The first ``size`` unpacked bytes, or fewer, of a file that begins with ``head``. Empty if it is damaged."""
-    try:
-        if packing == "gzip":
-            return zlib.decompressobj(wbits=31).decompress(head, size)
-        if packing == "zstandard":
-            decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-            return bytes(decompressor.stream_reader(head, read_across_frames=True).read(size))
-        return (bz2.BZ2Decompressor() if packing == "bzip2" else lzma.LZMADecompressor()).decompress(head, size)
-    except (*DAMAGE, OSError):
-        return b""
+    """The first ``size`` unpacked bytes, or fewer, of a file that begins with ``head``. Empty if it is damaged.
+
+    Of several frames, the first ones may be empty, or end inside of a record.
+    """
+    found = bytearray()
+    with suppress(*DAMAGE, OSError):  # EOFError: the file goes on
+        for piece in _unpack_frames(io.BytesIO(head), packing):
+            found += piece
+            if len(found) >= size:
+                break
+    return bytes(found[:size])
 
 
 Chunks = Iterable[tuple[bytes, int]]
@@ -196,7 +201,7 @@ def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]
         yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
         return
     try:
-        yield from _unpack_frames(stream, packing, file)
+        yield from _unpack_frames(stream, packing, file.path)
     except OSError as error:
         if error.errno is not None:
             raise
@@ -205,8 +210,9 @@ def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]
         raise _broken(file, error) from error
 
 
-def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[bytes]:
-    """Unpack frame by frame: a stream that stops inside a frame is cut off. What follows the last frame is left out."""
+def _unpack_frames(stream: BinaryIO, packing: str, path: str = "") -> Iterator[bytes]:
+    """Unpack frame by frame: a stream that stops inside a frame is cut off. What follows the last frame is left out, with a
+    warning that names ``path``, if there is one."""
     new_frame, magic, size = _FRAMES[packing], MAGIC[packing], FRAME_BYTES[packing]
     chunk = stream.read(size)
     while chunk:
@@ -220,7 +226,8 @@ def _unpack_frames(stream: BinaryIO, packing: str, file: InputFile) -> Iterator[
         while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
             chunk = (chunk + more).lstrip(b"\0")
         if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
-            log.warning("%s: what follows the end of the %s stream is left out: it is no stream", file.path, packing)
+            if path:
+                log.warning("%s: what follows the end of the %s stream is left out: it is no stream", path, packing)
             return
 
 

@@ -162,7 +162,8 @@ Found = tuple[object, InputFile, Form]
 
 def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:
     """The files at a URL."""
-    files, named = find_files(corpus)
+    files, named, hidden = find_files(corpus)
+    inputs.passed_over["hidden"] += hidden
     urls = [remote.url for remote in files]
     folders = {} if named else stores_at(urls) | tables_at(urls)
     inputs.unread += [Skipped(folder, problem) for folder, problem in folders.items()]

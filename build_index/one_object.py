@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
-from suffolk.build_index.documents import holds_content, read_field
+from suffolk.build_index.documents import holds_content
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.record_fields import read_field
 
 SAMPLE_RECORDS = 20
 TEXT_CHARACTERS = 40

@@ -14,9 +14,9 @@ import numpy as np
 from suffolk.build_index.arrow_file import ArrowFile
 from suffolk.build_index.block import BLOCK_BYTES, Records, TokenRun
 from suffolk.build_index.conversation import FIELDS, SYSTEM, TOOLS
-from suffolk.build_index.documents import keep_metadata, name_record
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.record_fields import keep_metadata, name_record
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.files import name_text

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from suffolk.build_index.workspace import disk_error
+from suffolk.datastore.files import name_text, printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Skipped:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.reason}"
+        return f"{printable(name_text(self.place))}: {self.reason}"
 
 
 def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:
@@ -119,5 +120,5 @@ class BuildCounts:
 
 
 def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
-    names = ", ".join([*paths, *["..."] * (count > len(paths))])
+    names = ", ".join([*(printable(name_text(path)) for path in paths), *["..."] * (count > len(paths))])
     return f"{count:,} {reason}" + f": {names}" * bool(paths)

@@ -109,6 +109,10 @@ def storage_errors(place: str) -> Iterator[None]:
         raise NotFound(f"{place}: not found ({short_reason(error)}); check the URL") from error
     except Exception as error:
         reason = short_reason(error)
+        if _code(error) == "InvalidObjectState":
+            raise Unsupported(
+                f"{place}: in the store's archive ({reason}), such as Glacier; restore it first, or leave it out"
+            ) from error
         if isinstance(error, PermissionError) or _NO_CREDENTIALS.search(type(error).__name__):
             raise PermissionDenied(
                 f"{place}: access denied ({reason}); check the credentials and what they may do there"
@@ -131,3 +135,9 @@ def storage_errors(place: str) -> Iterator[None]:
         raise Unavailable(
             f"{place}: the storage does not answer as it should ({reason}); check URL and network, and run the command again"
         ) from error
+
+
+def _code(error: BaseException) -> str:
+    """The code of S3 behind an error of s3fs; empty without one."""
+    answer = getattr(error.__cause__, "response", None)
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""

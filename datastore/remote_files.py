@@ -6,7 +6,7 @@ import hashlib
 import io
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.file_systems import file_system_at, open_file_system, storage_errors
@@ -25,30 +25,41 @@ class RemoteFile:
     version: int
 
 
-def find_files(url: str) -> tuple[list[RemoteFile], bool]:
-    """The files that ``url`` means, in the order of names, and whether it names them: by a URL or a pattern, not by a folder.
+class FoundFiles(NamedTuple):
+    """Files in the order of names.
 
-    A file may have the characters of patterns in its name. A file and a folder may have one name. Files of a folder whose names
-    begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the end by
-    which object stores show folders.
+    Attributes:
+        named: whether the URL names them: itself or by a pattern, not by a folder.
+        hidden: number of files that are left out because of a dot.
+    """
+
+    files: list[RemoteFile]
+    named: bool
+    hidden: int
+
+
+def find_files(url: str) -> FoundFiles:
+    """The files that ``url`` means.
+
+    Names of files and folders may have the characters of patterns. A file and a folder may have one name. Files of a folder whose
+    names begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the
+    end by which object stores show folders.
 
     Raises:
         NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.
     """
     files, path = open_file_system(url)
     with storage_errors(url):
-        is_pattern = not PATTERN.isdisjoint(path) and not files.isfile(path)
+        is_pattern = not PATTERN.isdisjoint(path) and not (files.isfile(path) or files.isdir(path))
         listed = _matching(files, path) if is_pattern else _listed(files, path)
         found = {name: facts for name, facts in listed.items() if not name.endswith("/") or facts["size"]}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
-        entries = [
-            (name, facts)
-            for name, facts in sorted(found.items())
-            if facts["type"] == "file" and (named or "/." not in name.removeprefix(path))
-        ]
-        if not entries:
+        entries = [(name, facts) for name, facts in sorted(found.items()) if facts["type"] == "file"]
+        shown = [each for each in entries if named or "/." not in each[0].removeprefix(path)]
+        if not shown:
             raise NotFound(f"corpus {url}: there is no such file; check the URL, and quote patterns against the shell")
-        return [_file(files.unstrip_protocol(name), facts) for name, facts in entries], named
+        listing = [_file(files.unstrip_protocol(name), facts) for name, facts in shown]
+        return FoundFiles(listing, named, len(entries) - len(shown))
 
 
 def _matching(files: Any, path: str) -> dict[str, Any]:

@@ -36,14 +36,15 @@ class HostRules:
     checks_origin: bool
     origins: Sequence[str] | None = None
 
-    def refusal(self, host: str, origin: str | None) -> str | None:
-        """Why a request with these headers is refused; None if it is answered."""
-        if self.checks_host and not self._allows(host):
+    def refusal(self, host: str | None, origin: str | None) -> str | None:
+        """Why a request with these headers is refused; None if it is answered. A request of HTTP/1.0 may have no host, as of
+        HAProxy's health checks; browsers always send it."""
+        if self.checks_host and host is not None and not self._allows(host):
             return f"host {host[:256]!r} is not this server's; call it by a loopback address, or name the host in allowed_host"
         if not self.checks_origin or origin is None or {"*", origin} & set(self.origins or ()):
             return None
         page = origin.partition("://")[2]
-        if page and (page.lower() == host.lower() or self._allows(page)):
+        if page and (page.lower() == (host or "").lower() or self._allows(page)):
             return None
         advice = "name the page's host in allowed_host" if self.origins is None else "name the origin in cors_origin"
         return f"origin {origin[:256]!r}: pages of other hosts may not call this server; {advice}"

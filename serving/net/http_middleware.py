@@ -84,7 +84,7 @@ class HostMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            refusal = self._rules.refusal(headers.get("host", ""), headers.get("origin"))
+            refusal = self._rules.refusal(headers.get("host"), headers.get("origin"))
             if refusal is not None:
                 if self._metrics is not None:
                     self._metrics.count_refusal("http", self._method_of(scope), "PERMISSION_DENIED")

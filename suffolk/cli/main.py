@@ -18,6 +18,7 @@ from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import SuffolkError, missing_extra
+from suffolk.datastore.files import printable
 from suffolk.datastore.version import __version__
 
 _ESCAPES = "suffolk-escapes"
@@ -97,8 +98,8 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _line(error: BaseException) -> str:
-    """The message of ``error`` in one line. Names in quotes have their escapes already."""
-    return _BYTE.sub(r"\\x\1", " ".join(str(error).split()))
+    """The message of ``error`` in one line, with escapes of control characters. Names in quotes have theirs already."""
+    return _BYTE.sub(r"\\x\1", printable(" ".join(str(error).split())))
 
 
 def exit_code_of(work: Callable[[], int], name: str) -> int:

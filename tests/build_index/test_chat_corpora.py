@@ -86,6 +86,31 @@ def test_tool_calls_are_written_with_their_arguments(tmp_path: Path) -> None:
     assert texts(tmp_path) == ["<|im_start|>user\nf<|im_end|>\n<|im_start|>assistant\n7<|im_end|>\n"]
 
 
+MISTRAL = (
+    "{% for m in messages %}{% for each in ([m.tool_call_id] if m.role == 'tool' else m.tool_calls | map(attribute='id')) %}"
+    "{% if each is not defined or each | length != 9 %}{{ raise_exception('ids have 9 characters') }}{% endif %}"
+    "{% endfor %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+LLAMA = (
+    "{% for m in messages %}{% if 'tool_calls' in m and m.tool_calls | length != 1 %}{{ raise_exception('one call') }}"
+    "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [MISTRAL, LLAMA])
+def test_templates_that_are_strict_about_calls_take_those_of_others(tmp_path: Path, template: str) -> None:
+    """Regression: long ids, and empty lists of calls, left the conversation out."""
+    call = CALL | {"id": "call_of_another_model"}
+    rows = [
+        {"role": "user", "content": "a", "tool_calls": []},
+        {"role": "assistant", "content": "b", "tool_calls": [call]},
+        {"role": "tool", "content": "7", "tool_call_id": call["id"]},
+    ]
+    corpus = write_rows(tmp_path / "a.jsonl", [{"messages": rows}])
+    build(BuildOptions((str(corpus),), tmp_path / "store", tokenizer=model(tmp_path, template), threads=1))
+    assert texts(tmp_path) == ["<user>a<assistant>b<tool>7"]
+
+
 def test_the_text_field_comes_first_and_lines_may_differ(tmp_path: Path) -> None:
     rows = [OPENAI | {"text": "plain"}, {"text": "plain"}, OPENAI]
     corpus = write_rows(tmp_path / "a.jsonl", rows)

@@ -8,6 +8,7 @@ import pytest
 
 from suffolk.cli.main import exit_code_of, main
 from suffolk.datastore.version import __version__
+from tests.support.building import write_tokenizer
 
 
 def run(capsys: pytest.CaptureFixture[str], words: str, code: int = 2) -> str:
@@ -79,3 +80,14 @@ def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert exit_code_of(work, "suffolk") == 2
     said = "suffolk: not enough memory (Unable to allocate 1. TiB); give smaller numbers, or free some memory\n"
     assert capsys.readouterr().err == said
+
+
+def test_control_characters_of_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Regression: a name with a line end made two lines of the summary, and others could change the terminal's state."""
+    (tmp_path / "a.txt").write_text("two words")
+    (tmp_path / "b\n\x1b[31m.dat").write_bytes(bytes(100))
+    words = ["build", "--tokenizer", write_tokenizer(tmp_path), "--output", str(tmp_path / "store")]
+    assert main([*words, "--extensions", ".txt,.dat", str(tmp_path)]) == 0
+    assert f"1 binary: {tmp_path}/b\\n\\x1b[31m.dat;" in capsys.readouterr().out
+    assert main([*words, "--replace", str(tmp_path / "b\n\x1b[31m.dat")]) == 2
+    assert "b \\x1b[31m.dat: binary" in capsys.readouterr().err

@@ -42,6 +42,8 @@ DONE = b"data: [DONE]\n\n"
 PING_SECONDS = 10.0
 """Seconds between looks at a stream. If it sent nothing since the last one, it sends a comment, because proxies close connections
 that are silent for 30 to 120 seconds. A request can wait as long in the queue, or while its prompt is read."""
+_LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
+"""Characters at which some clients split lines, though the format of streams does not, and JSON does not escape them."""
 PING = b": waiting\n\n"
 
 
@@ -185,4 +187,5 @@ async def _disconnection(receive: Receive) -> None:
 
 def _event(value: dict[str, Any], named: bool) -> bytes:
     name = b"event: %s\n" % value["type"].encode() if named else b""
-    return name + b"data: %s\n\n" % json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return name + b"data: %s\n\n" % (text if text.isascii() else text.translate(_LINE_ENDS)).encode()

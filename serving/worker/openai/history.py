@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
+from suffolk.build_index.conversation import with_short_ids
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.known_fields import check_names, meant
@@ -85,16 +86,20 @@ def with_one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """``messages``, and forms of them for templates that reject the form before.
 
-    First the messages of the system are joined at the start, then neighbours of the same role, as Gemma and Mistral need it. In the
-    last form, the text of the system is at the start of the first message, which Gemma 2 needs.
+    First the messages of the system are joined at the start, then neighbours of the same role, as Gemma and Mistral need it. Then
+    the text of the system is at the start of the first message, which Gemma 2 needs. If there are calls, the same forms follow
+    with short ids.
     """
-    yield messages
+    found = [messages]
     if (one := with_one_system(messages)) != messages:
-        yield one
+        found.append(one)
     if (joined := _with_turns(one)) != one:
-        yield joined
+        found.append(joined)
     if [message["role"] for message in joined[:2]] == ["system", "user"]:
-        yield [_joined("user", joined[:2]), *joined[2:]]
+        found.append([_joined("user", joined[:2]), *joined[2:]])
+    yield from found
+    if any(message.get("tool_calls") or message["role"] == "tool" for message in messages):
+        yield from ([dict(message) for message in with_short_ids(form)] for form in found)
 
 
 def _with_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -141,7 +146,8 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
     found = [dict(message) for message in messages]
     for at, message in enumerate(found):
         calls = message.get("tool_calls")
-        if calls is None:
+        if calls is None or calls == []:
+            message.pop("tool_calls", None)  # Llama's template counts the calls if there is a list
             continue
         if not isinstance(calls, list):
             raise InvalidField(f"messages[{at}].tool_calls", f" is of type {type(calls).__name__}; give a list")

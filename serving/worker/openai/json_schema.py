@@ -19,13 +19,19 @@ _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _NULLS = ("const", "default")
 """Keywords that may be null."""
-_LOWER = ("minimum", "exclusiveMinimum")
+_BOUNDS = {"minimum": -1, "exclusiveMinimum": -1, "maximum": 1, "exclusiveMaximum": 1}
+"""Keyword of a bound -> the sign of bounds that exclude nothing."""
+_MOST = (1 << 63) - 1
 _ANY_NAME: tuple[Any, ...] = (True, {}, {"type": "string"})
 """Values of ``propertyNames`` that every name fits, as Zod writes them."""
 _ANYTHING: tuple[Any, ...] = ({}, True)
 """Schemas that every value fits."""
 _UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
 """Look-around or a back-reference; the grammar library has neither."""
+_PARTS = re.compile(r"\\[pPux]\{[^}]*\}|\\.|\[:\^?\w+:\]|\{\d+(?:,\d*)?\}|\{,|\[\^?|.", re.DOTALL)
+"""The parts of a pattern: escapes, named classes, counts, opening brackets, and characters."""
+_CLASS = re.compile(r"\\[dDwWsSpP]")
+"""The beginning of an escape that stands for several characters."""
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords whose values are schemas by name."""
 
@@ -70,20 +76,48 @@ def _enforced(schema: Any, strict: bool) -> Any:
     found: dict[str, Any] = {}
     for name, value in schema.items():
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
-        if name == "properties" and value is None:
-            found[name] = {}  # clients send it for a function without parameters
+        if (name == "properties" and value is None) or (name in _NAMED and value == []):
+            found[name] = {}  # of functions without parameters; PHP writes {} as []
             continue
         if (value is None and name not in _NULLS) or (is_unread and not strict):
             continue
         if name == "propertyNames" and value in _ANY_NAME:
             continue
-        if name in _LOWER and not strict and isinstance(value, int | float) and value <= -(1 << 63):
-            continue  # the least integer of 64 bits, or less; the library refuses it
-        if name in _NAMED and isinstance(value, Mapping):
+        if name in _BOUNDS and not strict and _is_far(value, _BOUNDS[name], schema.get("type")):
+            continue
+        if name == "pattern" and isinstance(value, str):
+            found[name] = _library_pattern(value)
+        elif name == "patternProperties" and isinstance(value, Mapping):
+            kept = [each for each in value if strict or not _UNREAD_PATTERN.search(each)]
+            found[name] = {_library_pattern(each): _enforced(value[each], strict) for each in kept}
+        elif name in _NAMED and isinstance(value, Mapping):
             found[name] = {key: _enforced(each, strict) for key, each in value.items()}
         else:
             found[name] = value if name in _DATA else _enforced(value, strict)
     return _nullable(found) if found.pop("nullable", None) is True else found
+
+
+def _is_far(value: object, sign: int, kind: object) -> bool:
+    """Whether a bound is that of integers of 64 bits, or further away. The library takes these for integers from above alone."""
+    return isinstance(value, int | float) and value * sign >= _MOST and (sign < 0 or kind != "integer")
+
+
+def _library_pattern(pattern: str) -> str:
+    """``pattern`` of JavaScript for the library: a bracket inside of brackets, a hyphen behind a class and a brace that repeats
+    nothing are characters."""
+    if "&&[" in pattern:  # an intersection, which JavaScript does not have
+        return pattern
+    found: list[str] = []
+    is_inside = False
+    for part in _PARTS.findall(pattern):
+        is_bracket = part in ("[", "[^")
+        is_hyphen = part == "-" and bool(found) and bool(_CLASS.match(found[-1]))
+        if (is_bracket or is_hyphen) if is_inside else part == "{":
+            part = f"\\{part}"
+        else:
+            is_inside = is_bracket or (is_inside and part != "]")
+        found.append(part)
+    return "".join(found)
 
 
 def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +180,15 @@ def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
         found["anyOf"] = found.pop("oneOf")
         del found["discriminator"]
     is_open = path in merged or any(name in schema for name in _OPEN)
-    return found if is_open or "properties" not in schema else found | {"additionalProperties": False}
+    return found if is_open or "properties" not in schema else _closed(found)
+
+
+def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an object without other properties than those that it names. A required one that it does not name has any value."""
+    names, required = schema["properties"], schema.get("required")
+    if isinstance(names, Mapping) and isinstance(required, list):
+        names = {**names, **{each: {} for each in required if isinstance(each, str) and each not in names}}
+    return {**schema, "properties": names, "additionalProperties": False}
 
 
 def _check_patterns(schema: Mapping[str, Any]) -> None:

@@ -9,13 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.other_fields import IGNORED, INSTEAD, MEANINGFUL, NEUTRAL
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _ALIKE = 0.8
 """Least similarity of a misspelled name, as difflib counts it."""
+
+
+class Body(BaseModel):
+    """Base of all bodies.
+
+    ``path``: path of the object in its request, with a dot at its end. ``unused``: fields that have no effect on this path.
+    ``instead``: fields of other paths that this one refuses -> what to use, as in ``check_extra``.
+    """
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    path: ClassVar[str] = ""
+    unused: ClassVar[frozenset[str]] = frozenset()
+    instead: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="after")
+    def _check_extra(self) -> Self:
+        extra = {name: value for name, value in (self.model_extra or {}).items() if name not in self.unused}
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        refused = {name: fields.pop(name) for name in self.instead if name in fields}
+        check_extra(self.path, refused | extra, fields, self.instead)
+        return self
 
 
 def check_extra(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
 _CALLS = ("function_call", "custom_tool_call")
-_LEFT_OUT = "web_search_call"
-"""Type of items of a history without text for the model."""
+_LEFT_OUT = ("file_search_call", "mcp_list_tools", "tool_search_call", "tool_search_output", "web_search_call")
+"""Types of items of a history without text for the model: searches, and tools that others list or run."""
 
 
 class ResponsePart(BaseModel):
@@ -40,7 +40,7 @@ class ResponsePart(BaseModel):
 
 
 class Item(ResponsePart):
-    """An item of the input: a message, a call, its output, reasoning, a search, or a reference. Null: a message or reference.
+    """An item of the input: a message, a call, its output, reasoning, a search, tools or a reference. Null: a message or reference.
 
     Custom calls, whose input is a text, come from a conversation that another model began.
     """
@@ -53,8 +53,12 @@ class Item(ResponsePart):
             "custom_tool_call",
             "custom_tool_call_output",
             "reasoning",
-            "web_search_call",
             "item_reference",
+            "file_search_call",
+            "mcp_list_tools",
+            "tool_search_call",
+            "tool_search_output",
+            "web_search_call",
         ]
         | None
     ) = None
@@ -92,7 +96,7 @@ def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[M
             _add_call(found, f"input[{at}]", item)
         elif item.type == "reasoning":
             _add_reasoning(found, f"input[{at}]", item)
-        elif item.type != _LEFT_OUT:
+        elif item.type not in _LEFT_OUT:
             output = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
             found.append(output)
     return [Message(**message) for message in found]

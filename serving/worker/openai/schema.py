@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -14,7 +13,7 @@ from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.net.json_fields import OR_NULL, ClosedObject, Int, NullsBody, whole
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
-from suffolk.serving.worker.openai.known_fields import check_extra
+from suffolk.serving.worker.openai.known_fields import Body
 from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_COMPLETIONS
 from suffolk.serving.worker.traces import MAX_FOLLOWING, MAX_PASSAGES
 
@@ -55,22 +54,6 @@ MAX_LOGPROBS = 20
 TokenIds = Annotated[list[TokenId], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
 MAX_PATTERN = 1024
 """Most tokens of a text whose passages are searched."""
-
-
-class Body(BaseModel):
-    """Base of all bodies. ``path``: path of the object in its request, with a dot at its end."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    path: ClassVar[str] = ""
-    instead: ClassVar[Mapping[str, str]] = {}
-    """Fields of other paths that this one refuses -> what to use, as in ``check_extra``."""
-
-    @model_validator(mode="after")
-    def _check_extra(self) -> Self:
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        refused = {name: fields.pop(name) for name in self.instead if name in fields}
-        check_extra(self.path, refused | (self.model_extra or {}), fields, self.instead)
-        return self
 
 
 class StreamOptions(Body):
@@ -282,7 +265,9 @@ class CompletionBody(GenerationBody):
 
 
 class TokenizeBody(TemplateFields):
-    """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer."""
+    """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer, or the body of a chat or completion."""
+
+    unused = frozenset(GenerationBody.model_fields)
 
     model: str | None = None
     prompt: str | None = None

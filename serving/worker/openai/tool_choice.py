@@ -23,6 +23,8 @@ from suffolk.serving.worker.openai.tool_format import ToolFormat
 MAX_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _FIELDS = ("name", "description", "parameters", "strict")
+_NO_OBJECTS = ("array", "boolean", "integer", "null", "number", "string")
+"""Types that arguments cannot have."""
 _OTHER_NAMES = {"input_schema": "parameters", "inputSchema": "parameters"}
 """Names of Anthropic and MCP -> OpenAI's."""
 
@@ -146,8 +148,11 @@ def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, M
             raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}; it must be 1 to 128 of a-z, A-Z, 0-9, _ . -")
         if name in functions:
             raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}, which an earlier function has; rename one")
-        if schema is not None and not isinstance(schema, Mapping):
+        if schema not in (None, []) and not isinstance(schema, Mapping):
             raise InvalidArgument(Field(f"{field}.parameters"), " is no JSON object; give a schema")
+        if isinstance(schema, Mapping) and schema.get("type") in _NO_OBJECTS:
+            place = Field(f"{field}.parameters.type")
+            raise InvalidArgument(place, f" is {schema['type']!r}; it must be object, as arguments have names")
         if not isinstance(function.get("strict"), bool | None):
             raise InvalidArgument(Field(f"{field}.strict"), f" is {function['strict']!r}; it must be true or false")
         check_names(f"{field}.", function, _FIELDS, _OTHER_NAMES)
@@ -212,6 +217,8 @@ def _call(name: str, schema: str, key: str) -> str:
 
 def _arguments(name: str, function: Mapping[str, Any], fields: Mapping[str, str]) -> Grammar:
     parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
+    if "$ref" not in parameters and not isinstance(parameters.get("type"), str):
+        parameters = {**parameters, "type": "object"}  # without a type, and with several, other values would fit
     field = f"{fields.get(name, 'tools')} of the function {name!r}"
     return Grammar("json_schema", schema_text(parameters, function.get("strict") is True, field), field)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from suffolk.serving.store.draft_service.server import DraftServerConfig
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import LOOPBACK, serving
 from tests.support.http_requests import ask
+from tests.support.waiting import HANG
 from tests.support.worker_server import talking_target, working
 
 
@@ -121,6 +123,16 @@ def test_a_worker_answers_its_own_names_and_the_pages_that_may_read(target: Targ
     with working(target, cors_origins=("*",)) as server:
         assert status(Origin="https://evil.example")[0] == 200
         assert status(Origin="https://evil.example", Host="evil.example")[0] == 403
+
+
+def test_a_health_check_of_http_1_0_needs_no_host(target: Target) -> None:
+    """Regression: HAProxy's and Nagios' were refused."""
+    with working(target) as server:
+        assert server.http is not None
+        for headers, status in ((b"", b"200"), (b"Host: evil.example\r\n", b"403"), (b"Host:\r\n", b"403")):
+            with socket.create_connection((server.http.host, server.http.port), HANG) as connection:
+                connection.sendall(b"GET /health HTTP/1.0\r\n" + headers + b"\r\n")
+                assert connection.recv(100).split(b" ")[1] == status
 
 
 def test_further_hosts_can_be_named() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from suffolk.build_index.block import Lines, Records, Texts, TokenRun
 from suffolk.build_index.conversation import Message, find_conversation
-from suffolk.build_index.documents import has_field, no_content, parse_documents, read_field, read_records
+from suffolk.build_index.documents import no_content, parse_documents, read_records
 from suffolk.build_index.input_file import read_error
 from suffolk.build_index.inputs import Inputs, find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.record_fields import has_field, read_field
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 from suffolk.serving.decoding.drafters.training.workspace import work_folder

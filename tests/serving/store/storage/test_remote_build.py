@@ -69,13 +69,40 @@ def test_markers_of_folders_and_names_like_patterns(s3: S3Server, url: str) -> N
     objects = {f"{url}/{name}": b"text" for name in names} | {f"{url}/": b"", f"{url}/sub/": b"", f"{url}/empty/": b""}
     for name, content in objects.items():
         fsspec.filesystem("s3").call_s3("put_object", Bucket=url.split("/")[2], Key=name.split("/", 3)[3], Body=content)
-    found, named = find_files(url)
+    found, named, _ = find_files(url)
     assert ([file.url for file in found], named) == ([f"{url}/{name}" for name in names], False)
     for name in names:
-        found, named = find_files(f"{url}/{name}")
+        found, named, _ = find_files(f"{url}/{name}")
         assert ([file.url for file in found], named) == ([f"{url}/{name}"], True)
     with pytest.raises(NotFound, match="there is no such file"):
         find_files(f"{url}/empty")
+
+
+def test_hidden_files_are_counted(s3: S3Server, url: str) -> None:
+    """Regression: they were left out without a word, though those on disk are counted."""
+    for name in ("a.txt", ".b.txt", "c/.d/e.txt"):
+        fsspec.filesystem("s3").pipe_file(f"{url}/{name}", b"text")
+    assert find_inputs(BuildOptions((url,), Path("unused"))).skipped == {"hidden": 2}
+
+
+def test_folders_may_have_names_like_patterns(s3: S3Server, url: str) -> None:
+    """Regression: such a folder was not found."""
+    for name in ("dir[1]/a.txt", "dir1/b.txt", "s*r/c.txt", "star/d.txt"):
+        fsspec.filesystem("s3").pipe_file(f"{url}/{name}", b"text")
+    for corpus, names in {"dir[1]": ["dir[1]/a.txt"], "dir[1]/": ["dir[1]/a.txt"], "s*r/": ["s*r/c.txt"]}.items():
+        found, named, _ = find_files(f"{url}/{corpus}")
+        assert ([file.url for file in found], named) == ([f"{url}/{name}" for name in names], False)
+    found, named, _ = find_files(f"{url}/st*r/*.txt")
+    assert ([file.url for file in found], named) == ([f"{url}/star/d.txt"], True)
+
+
+def test_an_archived_object_is_named(s3: S3Server, url: str) -> None:
+    """Regression: the message spoke of credentials."""
+    bucket, prefix = url.removeprefix("s3://").split("/", 1)
+    arguments = {"Bucket": bucket, "Key": f"{prefix}/cold.txt", "Body": b"text", "StorageClass": "GLACIER"}
+    fsspec.filesystem("s3").call_s3("put_object", **arguments)
+    with pytest.raises(Unsupported, match=f"{url}/cold.txt: in the store's archive .* restore it first"):
+        find_inputs(BuildOptions((url,), Path("unused")))
 
 
 def test_an_object_whose_name_ends_with_a_slash_is_named(s3: S3Server, url: str) -> None:
@@ -111,7 +138,7 @@ def test_corpora_are_streamed(tmp_path: Path, s3: S3Server, corpus: str) -> None
         found = documents(tmp_path, [f"{corpus}/{name}" for name in names], f"remote-{names[0]}")
         assert sorted(ids for _, ids in found) == sorted(ids for _, ids in expected)
         assert {source.partition(corpus)[0] for source, _ in found if source} == {""}
-    files, named = find_files(f"{corpus}/*.jsonl.*")
+    files, named, _ = find_files(f"{corpus}/*.jsonl.*")
     assert ([file.url for file in files], named) == ([f"{corpus}/a.jsonl.zst", f"{corpus}/b.jsonl.gz"], True)
     assert files == find_files(f"{corpus}/*.jsonl.*")[0]
     with pytest.raises(NotFound, match=r"no\.txt: there is no such file; check the URL"):

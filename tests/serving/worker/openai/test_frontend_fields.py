@@ -90,3 +90,14 @@ def test_settings_that_are_on_are_refused(server: WorkerServer, fields: dict[str
     status, _, reply = ask(server, "POST", TEXT, KNOWN | fields)
     assert (status, reply["error"]["param"]) == (400, next(iter(fields))), reply
     assert instead in reply["error"]["message"]
+
+
+def test_the_body_of_a_chat_or_completion_can_be_tokenized(server: WorkerServer) -> None:
+    """Regression: fields of sampling were refused as misspelled ones."""
+    settings = {"max_tokens": 9, "temperature": 0.5, "stop": ["q"], "n": 2, "stream": True, "seed": 7}
+    for prompt in ({"messages": [{"role": "user", "content": "abc"}]}, {"prompt": "abc"}):
+        expected = ask(server, "POST", "/tokenize", prompt)
+        assert expected[0] == 200
+        assert ask(server, "POST", "/tokenize", prompt | settings)[2] == expected[2]
+    status, _, reply = ask(server, "POST", "/tokenize", {"prompt": "abc", "return_token_str": True})
+    assert (status, reply["error"]["param"]) == (400, "return_token_str")

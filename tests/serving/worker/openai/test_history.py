@@ -139,11 +139,69 @@ def test_turns_are_joined_if_the_template_takes_one_at_a_time(
         assert "rejects the conversation: Conversation roles must alternate" in reply["error"]["message"]
 
 
+def call(name: str, key: str | None) -> dict[str, Any]:
+    return {"id": key, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+RESULT = {"role": "tool", "content": "7"}
+NINE = (
+    "{% for m in messages %}{% for each in ([m.tool_call_id] if m.role == 'tool' else m.tool_calls | map(attribute='id')) %}"
+    "{% if each is not string or each | length != 9 %}{{ raise_exception('ids have 9 characters') }}{% endif %}({{ each }})"
+    "{% endfor %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ tools or '' }}"
+)
+"""As templates of Mistral."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "results", "shown"),
+    [
+        (["call_of_another", "b"], ["b", "call_of_another"], ["call00100", "call00101"]),
+        ([None, None], [None, None], ["call00100", "call00101"]),
+        (["123456789", "abcdefghi"], ["123456789", "abcdefghi"], ["123456789", "abcdefghi"]),
+        (["a", "b"], ["b", "unknown"], ["call00101", "call00100"]),
+    ],
+)
+def test_ids_are_shortened_if_the_template_refuses_them(
+    keys: list[str | None], results: list[str | None], shown: list[str]
+) -> None:
+    """Regression: an agent that changed its model could not go on."""
+    calls = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call(name, key) for name, key in zip("fg", keys, strict=True)],
+    }
+    conversation = [USER, calls, *(RESULT | {"tool_call_id": key} for key in results)]
+    own = keys if all(each and len(each) == 9 for each in keys) else ["call00100", "call00101"]
+    expected = "<user>a" + "".join(f"({each})" for each in own) + "<assistant>"
+    expected += "".join(f"({each})<tool>7" for each in shown)
+    assert rendered(NINE, conversation) == expected
+
+
+def test_an_empty_list_of_calls_is_left_out() -> None:
+    """Regression: Llama's template, which counts the calls of a list, refused it."""
+    template = (
+        "{% for m in messages %}{% if 'tool_calls' in m and m.tool_calls | length != 1 %}{{ raise_exception('one call') }}"
+        "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ tools or '' }}"
+    )
+    assert rendered(template, [USER, {"role": "assistant", "content": "b", "tool_calls": []}]) == "<user>a<assistant>b"
+
+
+def rendered(template: str, conversation: list[dict[str, Any]]) -> str:
+    target = talking_target()
+    target.tokenizer.chat_template = template
+    with working(target) as server:
+        status, _, reply = ask(server, "POST", "/tokenize", {"messages": conversation, "add_generation_prompt": False})
+        assert status == 200, reply
+        return str(ask(server, "POST", "/detokenize", {"tokens": reply["tokens"]})[2]["prompt"])
+
+
 def test_calls_of_tools_and_their_results_stay_apart() -> None:
     calls = {"role": "assistant", "content": "", "tool_calls": [{"id": "a"}]}
     results = [{"role": "tool", "content": text, "tool_call_id": "a"} for text in "xy"]
     conversation = [USER, ANSWER, calls, *results, ANSWER]
-    assert list(simpler_forms(conversation)) == [conversation]
+    first, with_short_ids = simpler_forms(conversation)
+    assert first == conversation
+    assert [message["content"] for message in with_short_ids] == [message["content"] for message in conversation]
 
 
 @pytest.mark.parametrize(("effort", "shown"), [("none", "False"), ("high", "True")])

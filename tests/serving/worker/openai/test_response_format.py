@@ -176,6 +176,63 @@ def test_the_limits_of_64_bits_are_no_hindrance_unless_strict(target: Target) ->
         accepts(target, schema, "-5", strict=True)
 
 
+def test_numbers_may_have_the_limits_of_integers_unless_strict(target: Target) -> None:
+    """Regression: bounds from above were refused."""
+    for most in (1 << 63, (1 << 64) - 1, 1.8e308):
+        schema = {"type": "number", "minimum": 0, "maximum": most}
+        assert accepts(target, schema, "5.5", strict=False)
+        assert not accepts(target, schema, "-5.5", strict=False)
+    with pytest.raises(InvalidArgument, match="float range"):
+        accepts(target, {"type": "number", "maximum": 1 << 63}, "5.5", strict=True)
+    assert not accepts(target, {"type": "integer", "maximum": (1 << 63) - 1}, "99999999999999999999", strict=False)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_object_has_what_it_requires_without_a_name(target: Target, strict: bool) -> None:
+    """Regression: the schema was refused, as no property beside the named ones was allowed."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]}
+    assert accepts(target, schema, '{"a": 1, "b": [2]}', strict)
+    for text in ('{"a": 1}', '{"a": 1, "b": 2, "c": 3}'):
+        assert not accepts(target, schema, text, strict)
+    with pytest.raises(InvalidArgument, match="required property 'b'"):
+        accepts(target, schema | {"additionalProperties": False}, '{"a": 1}', strict)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^[\w-.]+$", "a-b.c", "a+b"),
+        (r"^[^\s-_]{3}$", "abc", "a-b"),
+        (r"^[^[\]]+$", "ab", "a[b"),
+        (r"^[[]{2}$", "[[", "[]"),
+        (r"^\${[a-z]+}$", "${ab}", "$ab"),
+        (r"^{a}$", "{a}", "a"),
+        (r"^[\p{L}-]{2}$", "a-", "a1"),
+        (r"^\u{61}{2}$", "aa", "a"),
+        (r"^[[:alpha:]]$", "a", "1"),
+        (r"^[a-z&&[^b]]$", "a", "b"),
+        ("", "a", None),
+    ],
+)
+def test_patterns_of_javascript_are_enforced(target: Target, pattern: str, good: str, bad: str | None) -> None:
+    """Regression: some have another meaning in the grammar library, and were refused."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+    assert accepts(target, schema, json.dumps({"a": good}))
+    assert bad is None or not accepts(target, schema, json.dumps({"a": bad}))
+
+
+def test_patterns_of_names_are_read_like_those_of_texts(target: Target) -> None:
+    """Regression: they were refused."""
+    number = {"type": "integer"}
+    schema = {"type": "object", "patternProperties": {r"^[^\s-_]{3}$": number, "^(?!x)[a-z]$": number}}
+    closed = schema | {"additionalProperties": False}
+    assert accepts(target, closed, '{"abc": 1}', strict=False)
+    assert not accepts(target, closed, '{"a-c": 1}', strict=False)
+    assert accepts(target, schema, '{"y": 1}', strict=False)
+    with pytest.raises(InvalidArgument, match="regex parse error"):
+        accepts(target, schema, '{"y": 1}', strict=True)
+
+
 @pytest.mark.parametrize("pattern", ["^(?!x)[a-z]+$", "^[a-z]+(?<=z)$", r"^([a-z])\1$", r"^\\(?=z)"])
 def test_patterns_that_cannot_be_read_are_left_out_unless_strict(target: Target, pattern: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}

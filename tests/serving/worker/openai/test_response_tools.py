@@ -72,7 +72,7 @@ def test_the_model_knows_functions_of_a_namespace_by_one_name() -> None:
     ("tools", "param"),
     [
         ([SEARCH, {"type": "function", "name": "a b"}], "tools[1].name"),
-        ([FILES, {"type": "function", "name": "f", "parameters": []}], "tools[1].parameters"),
+        ([FILES, {"type": "function", "name": "f", "parameters": [1]}], "tools[1].parameters"),
         ([SEARCH, WEATHER | {"parameters": {"type": "objekt"}}], "tools[1].parameters"),
         ([FILES | {"tools": [NOW, NOW]}], "tools[0].tools[1].name"),
         ([{"name": "now"}], "tools[0].type"),

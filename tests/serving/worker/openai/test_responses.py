@@ -161,6 +161,10 @@ def test_items_become_messages() -> None:
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "6"}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}},
+        {"type": "tool_search_call", "call_id": "c4", "arguments": {"query": "rain"}, "execution": "client"},
+        {"type": "tool_search_output", "call_id": "c4", "tools": [], "execution": "client"},
+        {"type": "file_search_call", "id": "fs_1", "queries": ["rain"], "results": None, "status": "completed"},
+        {"type": "mcp_list_tools", "id": "ml_1", "server_label": "x", "tools": []},
         {"type": "custom_tool_call", "call_id": "c3", "name": "apply_patch", "input": "*** Begin"},
         {"type": "custom_tool_call_output", "call_id": "c3", "output": "Done."},
     ]
@@ -189,6 +193,7 @@ def test_items_become_messages() -> None:
         ),
         ({"input": [{"role": "user", "content": "x"}, {"id": "msg_1"}]}, "input[1]", "refers to item 'msg_1'"),
         ({"input": [{"type": "mesage", "role": "user", "content": "x"}]}, "input[0].type", "function_call_output"),
+        ({"input": [{"type": "mcp_call", "name": "x", "output": "7"}]}, "input[0].type", "is 'mcp_call'"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0]", "user, assistant, system, developer"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -50,3 +51,20 @@ def test_a_stream_of_events_has_no_comments(monkeypatch: pytest.MonkeyPatch) -> 
 
     asyncio.run(send_events(send, events()))
     assert len(sent) == 12
+
+
+def test_events_have_no_character_at_which_clients_split_lines() -> None:
+    """Regression: clients that read lines with Python's ``splitlines`` found half of the JSON."""
+    sent: list[bytes] = []
+    text = {"type": "a", "text": "é\u2028\u2029\x85\n\x0b\x1c"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    async def events() -> AsyncIterator[list[dict[str, Any]]]:
+        yield [text]
+
+    asyncio.run(send_events(send, events()))
+    [line, *_] = b"".join(sent).decode().splitlines()
+    assert json.loads(line.removeprefix("data: ")) == text
+    assert "é" in line

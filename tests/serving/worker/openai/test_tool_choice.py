@@ -128,7 +128,9 @@ def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
         ([{"type": "retrieval"}], None, r"tools\[0\].type is 'retrieval'"),
         ([tool("f"), tool("f")], None, r"tools\[1\].function.name is 'f', which an earlier function has"),
         ([tool("a b")], None, "tools.0..function.name is 'a b'; it must be 1 to 128"),
-        ([tool("f", parameters=[])], None, "tools.0..function.parameters is no JSON object"),
+        ([tool("f", parameters=[1])], None, "tools.0..function.parameters is no JSON object"),
+        ([tool("f", parameters={"type": "string"})], None, "parameters.type is 'string'; it must be object"),
+        ([tool("f", parameters={"type": "array"})], "required", "parameters.type is 'array'; it must be object"),
         ([tool(f"f{at}") for at in range(MAX_TOOLS + 1)], None, "tools has 129 entries; the limit is 128"),
         (TOOLS, "maybe", "tool_choice is 'maybe'; it must be none, auto, required or a function"),
         (
@@ -166,3 +168,37 @@ def test_arguments_of_earlier_calls_reach_the_template_as_objects() -> None:
     for arguments in ("[1]", '"a"', 5):  # a model's mistakes, which agents send back with an error as result
         call["function"] = {"name": "f", "arguments": arguments}
         assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == str(arguments)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"properties": {"a": {"type": "integer"}}},
+        {"type": ["object", "null"], "properties": {"a": {"type": "integer"}}},
+        {"type": None, "anyOf": [{"type": "string"}, {"type": "object", "properties": {"a": {"type": "integer"}}}]},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
+    ],
+)
+def test_arguments_are_an_object_whatever_else_fits_their_schema(target: Target, parameters: dict[str, Any]) -> None:
+    """Regression: numbers, texts and null were arguments of calls."""
+    assert calls_with(target, parameters, '{"a": 1}')
+    for other in ("1", "null", '"b"', "[]"):
+        assert not calls_with(target, parameters, other)
+
+
+@pytest.mark.parametrize(
+    "parameters", [[], {"type": "object", "properties": []}, {"type": "object", "properties": None}]
+)
+def test_empty_lists_are_empty_objects(target: Target, parameters: Any) -> None:
+    """As PHP writes the parameters of a function without parameters. Regression: they were refused."""
+    assert calls_with(target, parameters, "{}")
+    assert not calls_with(target, parameters, '{"a": 1}')
+
+
+def calls_with(target: Target, parameters: Any, arguments: str) -> bool:
+    """Whether a required call may have ``arguments``."""
+    tools = read_tool_choice([tool("f", parameters=parameters)], "required")
+    assert tools is not None
+    grammar = tools.grammar(FORMATS["json"], target.tokenizer)
+    assert grammar is not None
+    return Oracle(target, grammar).is_whole(tokens_of(f'[{{"name": "f", "arguments": {arguments}}}]'))
