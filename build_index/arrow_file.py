@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from suffolk.build_index.record_fields import top_name
+
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 """First bytes. Other files may begin as streams, too."""
 STREAM_ENDINGS = (".arrow", ".arrows", ".ipc", ".feather")
@@ -37,7 +39,7 @@ class ArrowFile(ExitStack):
         import pyarrow
 
         names = self.schema_arrow.names
-        tops = list(dict.fromkeys(name if name in names else name.split(".")[0] for name in columns))
+        tops = list(dict.fromkeys(top_name(name, names) for name in columns))
         if self._count is None:
             for batch in self._reader:
                 yield batch.select(tops), min(self._source.tell(), size)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from suffolk.build_index.conversation import Message
+from suffolk.build_index.generic_tools import generic_messages, lacks_tools
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.hub import model_file
 
@@ -54,6 +55,8 @@ class ChatTemplate:
         """
         name = WITH_TOOLS if tools and WITH_TOOLS in self.sources else DEFAULT
         template = _compile(self.sources[name])
+        if lacks_tools(" ".join(self.sources.values()), tools):  # as the worker's prompts have them
+            messages, tools = generic_messages(messages, tools), ()
         try:
             return template.render(
                 messages=list(messages), tools=list(tools) or None, documents=None, add_generation_prompt=asking,

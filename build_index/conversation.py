@@ -15,6 +15,7 @@ FIELDS = ("messages", "conversations", "conversation")
 TOOLS, SYSTEM = "tools", "system"
 REASONING = ("reasoning", "thinking", "redacted_thinking")
 """Types of message parts that hold reasoning."""
+OLDER_ROLES = {"function": "tool"}
 SHAREGPT_ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -81,11 +82,13 @@ def read_message(value: object, place: str) -> Message:
     if not isinstance(value, dict) or not isinstance(role, str):
         raise InvalidArgument(f"{place} is not an object with a 'role'; write it as {{'role': ..., 'content': ...}}")
     message = {key: item for key, item in value.items() if key not in ("from", "value") and item is not None}
-    message["role"] = role if "role" in message else SHAREGPT_ROLES.get(role.lower(), role)
+    message["role"] = OLDER_ROLES.get(role, role) if "role" in message else SHAREGPT_ROLES.get(role.lower(), role)
     message["content"] = _text(
         value["value"] if value.get("content") is None and "value" in value else value.get("content"), place
     )
-    if calls := _list(message.pop("tool_calls", None) or [], f"{place}: 'tool_calls'"):
+    call = _parsed(message.pop("function_call", None))  # the older form
+    older = [] if call is None else [{"type": "function", "function": call}]
+    if calls := _list(message.pop("tool_calls", None) or older, f"{place}: 'tool_calls'"):
         message["tool_calls"] = [_tool_call(call) for call in calls]  # no empty list: Llama's template refuses it
     return message
 

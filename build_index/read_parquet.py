@@ -16,7 +16,7 @@ from suffolk.build_index.block import BLOCK_BYTES, Records, TokenRun
 from suffolk.build_index.conversation import FIELDS, SYSTEM, TOOLS
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.record_fields import keep_metadata, name_record
+from suffolk.build_index.record_fields import keep_metadata, name_record, top_name
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.files import name_text
@@ -52,7 +52,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
             wanted = dict.fromkeys(map(names.stored, [column, *extra]))
             batches = _batches(table, list(wanted), file.size)
             raw = "" if column in extra else column
-            top = column if column in table.schema_arrow.names else column.split(".")[0]
+            top = top_name(column, table.schema_arrow.names)
             for batch, done in ((part, done) for whole, done in batches for part in _cut(whole, top)):
                 row += batch.num_rows
                 if column == IDS_COLUMN and column != options.text_field:
@@ -153,7 +153,7 @@ def _choose(names: Columns, path: str, options: BuildOptions) -> str:
 
 
 def _require_single(wanted: list[str], names: list[str], path: str) -> None:
-    for name in (each if each in names else each.split(".")[0] for each in wanted):
+    for name in (top_name(each, names) for each in wanted):
         if names.count(name) > 1:
             raise InvalidArgument(f"corpus {path}: {names.count(name)} columns are named '{name}'; rename the others")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -47,28 +48,40 @@ def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
 
 
 def read_field(record: Any, name: str) -> Any:
-    """The value of a field; None if it is missing. A dotted name reads nested objects, unless it is the name of a field."""
-    if isinstance(record, dict) and name in record:
+    """The value of a field; None if it is missing. A dotted name reads nested objects, unless it is the name of a field.
+
+    Names in objects may have dots too, as in ``{"attributes": {"llm.prompt": ...}}`` of OpenTelemetry.
+    """
+    if not isinstance(record, dict):
+        return None
+    if name in record:
         return record[name]
-    for part in name.split("."):
-        if not isinstance(record, dict):
-            return None
-        record = record.get(part)
-    return record
+    found = (read_field(record[outer], inner) for outer, inner in _splits(name) if outer in record)
+    return next((value for value in found if value is not None), None)
 
 
 def has_field(record: Any, name: str) -> bool:
     """Whether a record has a field, even if it or an object around it is null. A dotted name reads nested objects."""
-    if not isinstance(record, dict) or name in record:
-        return isinstance(record, dict)
-    outer, dot, inner = name.rpartition(".")
-    parent = read_field(record, outer) if dot else None
-    return inner in parent if isinstance(parent, dict) else bool(dot) and parent is None and has_field(record, outer)
+    if not isinstance(record, dict):
+        return False
+    inside = ((record[outer], inner) for outer, inner in _splits(name) if outer in record)
+    return name in record or any(value is None or has_field(value, inner) for value, inner in inside)
+
+
+def top_name(name: str, names: Collection[str]) -> str:
+    """The one of ``names`` that holds the field ``name``: itself, or what one of its dots ends; else what the first dot ends."""
+    outers = [outer for outer, _ in _splits(name)]
+    return next((each for each in (name, *outers) if each in names), (*outers, name)[0])
 
 
 def json_name(value: Any) -> str:
     """The kind of a value in a record, as JSON names it."""
     return _JSON_NAMES.get(type(value), type(value).__name__)
+
+
+def _splits(name: str) -> Iterator[tuple[str, str]]:
+    """The names before and after each dot of ``name``."""
+    return ((name[: dot.start()], name[dot.end() :]) for dot in re.finditer(r"\.", name))
 
 
 def _as_text(value: Any) -> Any:

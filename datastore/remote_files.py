@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
-from suffolk.datastore.errors import NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import file_system_at, open_file_system, storage_errors
 
 READ_BYTES = 4 << 20
@@ -48,7 +48,7 @@ def find_files(url: str) -> FoundFiles:
     Raises:
         NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.
     """
-    files, path = open_file_system(url)
+    files, path = _opened(url)
     with storage_errors(url):
         is_pattern = not PATTERN.isdisjoint(path) and not (files.isfile(path) or files.isdir(path))
         listed = _matching(files, path) if is_pattern else _listed(files, path)
@@ -60,6 +60,18 @@ def find_files(url: str) -> FoundFiles:
             raise NotFound(f"corpus {url}: there is no such file; check the URL, and quote patterns against the shell")
         listing = [_file(files.unstrip_protocol(name), facts) for name, facts in shown]
         return FoundFiles(listing, named, len(entries) - len(shown))
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """As ``open_file_system``. The error for an empty name says how files below one are read."""
+    try:
+        return open_file_system(url)
+    except InvalidArgument as error:
+        bucket, empty, _ = url.partition("://")[2].rstrip("/").partition("//")
+        if not empty or not bucket:
+            raise
+        above = f"{url.partition('://')[0]}://{bucket}"
+        raise InvalidArgument(f"{error}, or {above} if files have such names") from error
 
 
 def _matching(files: Any, path: str) -> dict[str, Any]:

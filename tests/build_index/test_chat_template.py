@@ -10,6 +10,7 @@ import pytest
 import transformers
 
 from suffolk.build_index.chat_template import ChatTemplate, find_chat_template
+from suffolk.build_index.generic_tools import generic_messages
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from tests.support.tiny_models import tiny_tokenizer
 
@@ -52,8 +53,9 @@ def test_the_text_is_that_of_transformers(tmp_path: Path, name: str, asking: boo
     tokenizer = save(tmp_path, TEMPLATES[name])
     template = find_chat_template(tmp_path)
     assert template is not None
+    chat = CHAT if name == "tools" else generic_messages(CHAT, tools)
     expected = tokenizer.apply_chat_template(
-        CHAT, tools=list(tools) or None, tokenize=False, add_generation_prompt=asking
+        chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=asking
     )
     assert template.render(CHAT, tools, asking) == expected
 
@@ -78,7 +80,8 @@ def test_the_template_of_older_and_newer_folders_is_found(tmp_path: Path, form: 
         template = find_chat_template(place)
         assert template is not None
         assert template.render(CHAT) == "Be <b>brief</b>.</s>"
-        assert template.render(CHAT, TOOLS) == ("with tools" if form in ("named", "files") else "Be <b>brief</b>.</s>")
+        offered = generic_messages(CHAT, TOOLS)[0]["content"]
+        assert template.render(CHAT, TOOLS) == ("with tools" if form in ("named", "files") else f"{offered}</s>")
 
 
 @pytest.mark.parametrize(

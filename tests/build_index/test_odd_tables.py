@@ -85,6 +85,25 @@ def test_an_object_that_is_null_has_null_fields(tmp_path: Path, name: str) -> No
     assert [each.reason for each in found.left_out] == ["field 'a.b' is null or NaN"] * 2
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.jsonl"])
+@pytest.mark.parametrize(
+    "row", [{"x": {"a.b": TEXTS[0]}}, {"x.a": {"b": TEXTS[0]}}, {"x": {"y": "1"}, "x.a.b": TEXTS[0]}]
+)
+def test_names_in_objects_may_have_dots(tmp_path: Path, name: str, row: dict[str, object]) -> None:
+    """As in OpenTelemetry's attributes. Regression: there was no such field."""
+    if name.endswith("jsonl"):
+        write_rows(tmp_path / name, [row])
+    else:
+        write = parquet.write_table if name.endswith("parquet") else feather.write_feather
+        write(pyarrow.Table.from_pylist([row]), tmp_path / name)
+    chosen = options(tmp_path, text_field="x.a.b", metadata=("x.a.b",))
+    [found] = [
+        parse_documents(block.payload, chosen) for block in blocks(tmp_path, text_field="x.a.b", metadata=("x.a.b",))
+    ]
+    assert found.texts == TEXTS[:1]
+    assert found.metadata == [{"x.a.b": TEXTS[0]}]
+
+
 def test_an_object_without_the_field_ends_the_build(tmp_path: Path) -> None:
     write_rows(tmp_path / "a.jsonl", [{"a": {"b": "one"}}, {"a": {}}])
     with pytest.raises(InvalidArgument, match="a.jsonl:2: no field 'a.b'"):

@@ -42,6 +42,7 @@ from suffolk.serving.worker.openai.generate_calls import (
     read_chat,
     read_completion,
     require_model,
+    shown_tools,
 )
 from suffolk.serving.worker.openai.reasoning import find_marks
 from suffolk.serving.worker.openai.response_body import ResponseBody
@@ -54,7 +55,6 @@ from suffolk.serving.worker.openai.schema import (
     PassagesBody,
     TokenizeBody,
 )
-from suffolk.serving.worker.openai.tool_choice import read_tool_choice
 from suffolk.serving.worker.openai.tool_format import AUTO, find_format
 from suffolk.serving.worker.service import DecodeService
 
@@ -209,8 +209,7 @@ def tokenize(service: DecodeService, body: TokenizeBody) -> dict[str, Any]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidField("prompt", ": give either prompt or messages")
     if body.messages is not None:
-        read_tool_choice(body.tools, None)
-        tokens = encode_messages(target, body.messages, body.tools, body, limits.MAX_TOKENIZED)
+        tokens = encode_messages(target, body.messages, shown_tools(body), body, limits.MAX_TOKENIZED)
     else:
         check_size("prompt", len(body.prompt or ""), limits.MAX_TEXT, "characters", "shorten it")
         tokens = encode_text(target, body.prompt or "", body.add_special_tokens is not False, limits.MAX_TOKENIZED)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
+from suffolk.build_index.generic_tools import generic_messages, lacks_tools
 from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import NotFound
@@ -39,10 +40,11 @@ from suffolk.serving.worker.openai.schema import (
     GenerationBody,
     Message,
     TemplateFields,
+    ToolFields,
 )
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_choice import ToolChoice, as_tools, read_function_call, read_tool_choice
-from suffolk.serving.worker.openai.tool_format import ToolFormat, generic_messages, takes_tools
+from suffolk.serving.worker.openai.tool_format import ToolFormat
 from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16
@@ -65,8 +67,7 @@ def read_chat(
     if body.top_logprobs and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, tools = service.engine.target, chosen_tools(body)
-    shown = (as_tools(body.functions) if body.functions else body.tools) if tools is not None else None
-    messages = encode_messages(target, body.messages, shown, body, _most(service, body))
+    messages = encode_messages(target, body.messages, shown_tools(body), body, _most(service, body))
     prompt = _truncated(service, body, messages)
     grammar = read_guided(body) or read_grammar(body.response_format, body.format_field)
     if tools is not None:
@@ -81,7 +82,14 @@ def read_chat(
     return _generate_calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
 
 
-def chosen_tools(body: ChatBody) -> ToolChoice | None:
+def shown_tools(body: ToolFields) -> Sequence[dict[str, Any]] | None:
+    """The tools in the prompt; None if the answer may call none. Raises InvalidArgument."""
+    if chosen_tools(body) is None:
+        return None
+    return as_tools(body.functions) if body.functions else body.tools
+
+
+def chosen_tools(body: ToolFields) -> ToolChoice | None:
     """The functions that the answer may call; None if there are none. Raises InvalidArgument."""
     if body.functions:
         return read_function_call(body.functions, body.function_call)
@@ -148,7 +156,7 @@ def encode_messages(
         for message, content in zip(messages, contents, strict=True)
     ]
     conversation = in_call_order(template_messages(call_messages(conversation)))
-    if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
+    if lacks_tools(source, tools or ()):
         conversation, tools = generic_messages(conversation, tools or ()), None
     encode = partial(
         encode_chat,

@@ -199,23 +199,14 @@ class TemplateFields(Body):
         return "messages"
 
 
-class ChatBody(GenerationBody, TemplateFields):
-    """POST /v1/chat/completions."""
+class ToolFields(Body):
+    """The functions that an answer may call, as in OpenAI's API: ``tools``, or their older name ``functions``."""
 
-    messages: Messages
-    logprobs: bool | None = None
-    top_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
-    include_reasoning: bool | None = None
-    separate_reasoning: bool | None = None
-    reasoning_format: Literal["none", "auto", "deepseek", "deepseek-legacy"] | None = None
-    format_field: ClassVar[str] = "response_format"
-
-    _read_no_limit = field_validator("max_tokens", "max_completion_tokens", mode="before")(no_limit)
 
     @model_validator(mode="after")
     def _check_functions(self) -> Self:
@@ -226,16 +217,30 @@ class ChatBody(GenerationBody, TemplateFields):
         return self
 
     @property
-    def splits_reasoning(self) -> bool:
-        """Whether reasoning is apart from the content, by the fields of SGLang and llama.cpp."""
-        return self.separate_reasoning is not False and self.reasoning_format != "none"
-
-    @property
     def function_paths(self) -> list[str]:
         """The path of each function in the request."""
         if self.functions:
             return [f"functions[{at}]" for at in range(len(self.functions))]
         return [f"tools[{at}].function" for at in range(len(self.tools or ()))]
+
+
+class ChatBody(GenerationBody, TemplateFields, ToolFields):
+    """POST /v1/chat/completions."""
+
+    messages: Messages
+    logprobs: bool | None = None
+    top_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    include_reasoning: bool | None = None
+    separate_reasoning: bool | None = None
+    reasoning_format: Literal["none", "auto", "deepseek", "deepseek-legacy"] | None = None
+    format_field: ClassVar[str] = "response_format"
+
+    _read_no_limit = field_validator("max_tokens", "max_completion_tokens", mode="before")(no_limit)
+
+    @property
+    def splits_reasoning(self) -> bool:
+        """Whether reasoning is apart from the content, by the fields of SGLang and llama.cpp."""
+        return self.separate_reasoning is not False and self.reasoning_format != "none"
 
 
 class CompletionBody(GenerationBody):
@@ -264,7 +269,7 @@ class CompletionBody(GenerationBody):
         return found
 
 
-class TokenizeBody(TemplateFields):
+class TokenizeBody(TemplateFields, ToolFields):
     """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer, or the body of a chat or completion."""
 
     unused = frozenset(GenerationBody.model_fields)
@@ -272,7 +277,6 @@ class TokenizeBody(TemplateFields):
     model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None
-    tools: list[dict[str, Any]] | None = None
     return_token_strs: bool | None = None
 
 

@@ -63,6 +63,17 @@ def test_a_listed_name_with_two_slashes_is_read(tmp_path: Path, s3: S3Server, ur
     assert [source for source, _ in documents(tmp_path, [url], "store")] == [f"{odd}:1"]
 
 
+def test_a_folder_without_a_name_is_read_through_the_one_above(s3: S3Server, url: str) -> None:
+    """Regression: the error named another folder, which may not exist."""
+    fsspec.filesystem("s3").pipe_file(f"{url}//log/a.txt", b"abc")
+    for corpus in (f"{url}//log", f"{url}//log/a.txt", f"{url}//log/*.txt"):
+        with pytest.raises(
+            InvalidArgument, match=rf"an empty name between slashes; .*, or {url} if files have such names"
+        ):
+            find_files(corpus)
+    assert [each.url for each in find_files(url).files] == [f"{url}//log/a.txt"]
+
+
 def test_markers_of_folders_and_names_like_patterns(s3: S3Server, url: str) -> None:
     """Regression: a folder that was made in a store's console could not be read."""
     names = ["a b+%20#.txt", "br[0].txt", "st*r.txt", "sub/q?.txt"]

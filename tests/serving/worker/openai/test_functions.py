@@ -102,3 +102,16 @@ def test_wrong_functions_are_refused(server: WorkerServer, fields: Any, param: s
     status, _, reply = ask(server, "POST", "/v1/chat/completions", ASKED | fields)
     assert (status, reply["error"]["param"]) == (400, param), reply
     assert text in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("fields", [{"tools": TOOLS}, {"functions": FUNCTIONS}])
+def test_tokenized_chats_have_the_tools_of_their_prompts(server: WorkerServer, fields: dict[str, Any]) -> None:
+    """Regression: tools that the answer may not call counted, and functions did not."""
+    chat: dict[str, Any] = {"messages": ASKED["messages"]}
+    choice = "tool_choice" if "tools" in fields else "function_call"
+    counts = []
+    for body in (chat, chat | fields, chat | fields | {choice: "none"}):
+        counts.append(ask(server, "POST", "/tokenize", body)[2]["count"])
+        usage = ask(server, "POST", "/v1/chat/completions", body | {"max_tokens": 1})[2]["usage"]
+        assert usage["prompt_tokens"] == counts[-1]
+    assert counts[0] == counts[2] < counts[1]

@@ -1,0 +1,45 @@
+"""Tools and their calls as plain texts, for models whose chat template takes none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PROMPT = (
+    "These functions can be called. To call some, answer with a JSON list alone: "
+    '[{{"name": FUNCTION, "arguments": {{ARGUMENT: VALUE}}}}]\n{functions}\n\n'
+)
+
+
+def lacks_tools(template: str, tools: Sequence[Any]) -> bool:
+    """Whether a prompt of ``template`` would lack ``tools``, or the calls and results of tools in messages."""
+    return "tools" not in template and (bool(tools) or "tool" not in template)
+
+
+def generic_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """``messages`` of roles that every template knows. The first one begins with a description of ``tools``, if there are some.
+
+    The arguments of calls are objects.
+    """
+    functions = "\n".join(json.dumps(_function(tool), ensure_ascii=False) for tool in tools)
+    found = [_plain(message) for message in messages]
+    if tools and found:
+        found[0]["content"] = _PROMPT.format(functions=functions) + found[0]["content"]
+    return found
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message without calls, and without the role ``tool``. Other messages are unchanged."""
+    content = message["content"]
+    if message["role"] == "tool":
+        return {"role": "user", "content": f"The function returned: {content}"}
+    if calls := message.get("tool_calls"):
+        text = json.dumps([_function(call) for call in calls], ensure_ascii=False)
+        content = f"{content}\n{text}" if content else text
+    return {key: value for key, value in message.items() if key != "tool_calls"} | {"content": content}
+
+
+def _function(tool: Any) -> Any:
+    """The function of a tool or call. Logs may have it without the object around it."""
+    return tool.get("function", tool) if isinstance(tool, Mapping) else tool
