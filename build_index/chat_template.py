@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from suffolk.build_index.conversation import Message
 from suffolk.build_index.generic_tools import generic_messages, lacks_tools
+from suffolk.build_index.message_forms import simpler_forms
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.hub import model_file
 
@@ -51,17 +52,29 @@ class ChatTemplate:
             asking: whether the text ends with the header of the model's next answer.
 
         Raises:
-            InvalidArgument: the template rejects the conversation. The message holds only the reason.
+            InvalidArgument: the template rejects the conversation, and its simpler forms. The message holds only the reason.
         """
         name = WITH_TOOLS if tools and WITH_TOOLS in self.sources else DEFAULT
         template = _compile(self.sources[name])
         if lacks_tools(" ".join(self.sources.values()), tools):  # as the worker's prompts have them
             messages, tools = generic_messages(messages, tools), ()
+        refusals: list[InvalidArgument] = []
+        for form in simpler_forms([dict(message) for message in messages]):
+            try:
+                return self._render(template, form, tools, asking)
+            except InvalidArgument as refusal:
+                refusals.append(refusal)
+        raise refusals[0]
+
+    def _render(self, template: Template, messages: Sequence[Message], tools: Sequence[Any], asking: bool) -> str:
         try:
             return template.render(
-                messages=list(messages), tools=list(tools) or None, documents=None, add_generation_prompt=asking,
+                messages=messages,
+                tools=list(tools) or None,
+                documents=None,
+                add_generation_prompt=asking,
                 **self.tokens,
-            )  # fmt: skip
+            )
         except Exception as error:  # a template is a program by the model's author, which can raise any exception
             raise InvalidArgument(f"the chat template rejects it ({' '.join(str(error).split())[:160]})") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,25 +91,6 @@ def read_message(value: object, place: str) -> Message:
     if calls := _list(message.pop("tool_calls", None) or older, f"{place}: 'tool_calls'"):
         message["tool_calls"] = [_tool_call(call) for call in calls]  # no empty list: Llama's template refuses it
     return message
-
-
-def with_short_ids(messages: Iterable[Message]) -> list[Message]:
-    """``messages`` whose calls and results have ids of 9 letters and digits, which Mistral's templates want."""
-    found: list[Message] = []
-    ids: dict[str, str] = {}
-    waiting: list[str] = []  # ids of the last calls without a result
-    for message in messages:
-        change: dict[str, Any] = {}
-        if calls := [dict(call) for call in message.get("tool_calls") or () if isinstance(call, Mapping)]:
-            waiting = [f"call{len(found):03}{at:02}" for at in range(len(calls))]
-            ids |= {str(call["id"]): new for call, new in zip(calls, waiting, strict=True) if call.get("id")}
-            change["tool_calls"] = [call | {"id": new} for call, new in zip(calls, waiting, strict=True)]
-        elif message.get("role") == "tool":
-            new = ids.get(str(message.get("tool_call_id"))) or next(iter(waiting), "call00000")
-            waiting = [each for each in waiting if each != new]
-            change["tool_call_id"] = new
-        found.append({**message, **change})
-    return found
 
 
 def _text(content: object, place: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffolk.build_index.chat_template import ChatTemplate
-from suffolk.build_index.conversation import FIELDS, Conversation, find_conversation, with_short_ids
+from suffolk.build_index.conversation import FIELDS, Conversation, find_conversation
 from suffolk.build_index.exchange import find_answers, find_exchange
 from suffolk.datastore.errors import InvalidArgument
 
@@ -114,13 +114,10 @@ def _render(conversation: Conversation, rules: RecordRules, place: str) -> str |
             f"{place}: a conversation, and the tokenizer has no chat template; give a model folder with a template as "
             "--tokenizer, or the text's field with --text-field and --records text"
         )
-    refusals: list[InvalidArgument] = []
-    for messages in (conversation.messages, with_short_ids(conversation.messages)):
-        try:
-            return rules.template.render(messages, conversation.tools)
-        except InvalidArgument as refusal:
-            refusals.append(refusal)
-    return LeftOut(str(refusals[0]))
+    try:
+        return rules.template.render(conversation.messages, conversation.tools)
+    except InvalidArgument as refusal:
+        return LeftOut(str(refusal))
 
 
 def _short(fingerprint: Any) -> str:

@@ -102,3 +102,26 @@ def test_a_broken_template_is_named(tmp_path: Path) -> None:
     save(tmp_path, "{% for %}")
     with pytest.raises(Corruption, match="its chat template is not valid Jinja"):
         find_chat_template(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("messages[0].role == 'system'", "<user>Be brief.\n\nHello\n\nAgain<assistant>Hi"),
+        ("messages[1].role == messages[2].role", "<system>Be brief.<user>Hello\n\nAgain<assistant>Hi"),
+        ("messages | length < 9", None),
+    ],
+)
+def test_a_rejected_conversation_is_rendered_in_a_simpler_form(rule: str, expected: str | None) -> None:
+    """As in the worker. Regression: Gemma 2 has no role for the system, and builds left such conversations out."""
+    source = f"{{% if {rule} %}}{{{{ raise_exception('no') }}}}{{% endif %}}"
+    template = ChatTemplate(
+        {"default": source + "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"}, {}
+    )
+    pairs = (("system", "Be brief."), ("user", "Hello"), ("user", "Again"), ("assistant", "Hi"))
+    chat = [{"role": role, "content": content} for role, content in pairs]
+    if expected is None:
+        with pytest.raises(InvalidArgument, match="the chat template rejects it"):
+            template.render(chat)
+    else:
+        assert template.render(chat) == expected

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from suffolk.build_index.generic_tools import generic_messages, lacks_tools
+from suffolk.build_index.message_forms import simpler_forms
 from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import NotFound
@@ -26,7 +27,6 @@ from suffolk.serving.worker.openai.history import (
     check_message,
     in_call_order,
     message_text,
-    simpler_forms,
     template_messages,
 )
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks, thought_of, with_reasoning

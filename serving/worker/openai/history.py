@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
-from suffolk.build_index.conversation import with_short_ids
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.known_fields import check_names, meant
@@ -73,46 +72,6 @@ def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         found += run
         order = {str(call.get("id")): at for at, call in enumerate(run[-1].get("tool_calls") or ())}
     return found
-
-
-def with_one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with the system's messages joined into one at the start, for templates that take one there, such as
-    Qwen's."""
-    contents = [message["content"] for message in messages if message["role"] == "system"]
-    others = [message for message in messages if message["role"] != "system"]
-    return [{"role": "system", "content": "\n\n".join(contents)}, *others] if contents else others
-
-
-def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """``messages``, and forms of them for templates that reject the form before.
-
-    First the messages of the system are joined at the start, then neighbours of the same role, as Gemma and Mistral need it. Then
-    the text of the system is at the start of the first message, which Gemma 2 needs. If there are calls, the same forms follow
-    with short ids.
-    """
-    found = [messages]
-    if (one := with_one_system(messages)) != messages:
-        found.append(one)
-    if (joined := _with_turns(one)) != one:
-        found.append(joined)
-    if [message["role"] for message in joined[:2]] == ["system", "user"]:
-        found.append([_joined("user", joined[:2]), *joined[2:]])
-    yield from found
-    if any(message.get("tool_calls") or message["role"] == "tool" for message in messages):
-        yield from ([dict(message) for message in with_short_ids(form)] for form in found)
-
-
-def _with_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with neighbours of the same role joined, except for calls of tools and their results."""
-    found: list[dict[str, Any]] = []
-    for (role, alone), group in groupby(messages, lambda each: (each["role"], bool(each.get("tool_calls")))):
-        run = list(group)
-        found += run if alone or role == "tool" or len(run) == 1 else [_joined(role, run)]
-    return found
-
-
-def _joined(role: str, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {**messages[-1], "role": role, "content": "\n\n".join(message["content"] for message in messages)}
 
 
 def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from suffolk.build_index.message_forms import simpler_forms
 from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.worker.openai.history import check_message, in_call_order, simpler_forms, template_messages
+from suffolk.serving.worker.openai.history import check_message, in_call_order, template_messages
 from suffolk.serving.worker.openai.schema import Message
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
