@@ -15,7 +15,7 @@ from suffolk.datastore.errors import Internal, InvalidArgument
 
 POLL_S = 0.05
 REFUSAL = "suffolk: "
-"""Beginning of the line of a command that refuses its input."""
+"""Beginning of the line with which a command of Suffolk refuses its input."""
 
 
 @dataclass(frozen=True, slots=True)

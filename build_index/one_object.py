@@ -1,4 +1,4 @@
-"""Says what a JSON file of one object holds, if it is no text: records inside of it, or a table."""
+"""Checks a JSON file of one object: it may be one text, or hold records in a field, or a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLE_RECORDS = 20
 TEXT_CHARACTERS = 40
 """Mean length of texts. Shorter ones may be names and colours in a file of settings."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]')
-"""A text of JSON, a mark between values, or the start of a text that is cut off."""
+"""A JSON string, a mark between values, or the quote at the start of a string that is cut off."""
 _CLOSING = {"{": "}", "[": "]"}
 _ROWS_OF_COLUMNS = ". as $t | .[{}] | keys_unsorted[] as $k | $t | map_values(.[$k])"
 _ROWS_OF_SPLIT = ".columns as $c | .data[] | [$c, .] | transpose | map({(.[0]): .[1]}) | add"
@@ -26,7 +26,7 @@ def are_texts(values: list[str]) -> bool:
 
 
 def is_record(record: Any, options: BuildOptions, is_pretty: bool) -> bool:
-    """Whether an object with content, alone in its file, is a record. Files of settings have fields of the same names.
+    """Whether an object with content, alone in its file, is a record. A file of settings is none, but may have the same fields.
 
     ``is_pretty``: it takes several lines.
     """
@@ -41,7 +41,7 @@ def object_problem(record: Any, options: BuildOptions, is_array: bool) -> str:
     """
     each = "array of an object" if is_array else "object"
     waiting: list[tuple[tuple[str, ...], Any]] = [((), record)]
-    for names, outer in waiting:  # grows
+    for names, outer in waiting:  # the loop appends to it
         fields = outer.items() if isinstance(outer, dict) else ()
         lists = [name for name, value in fields if isinstance(value, list) and _are_records(value, options)]
         if lists:
@@ -62,7 +62,7 @@ def _path(names: tuple[str, ...], is_array: bool) -> str:
 
 
 def closed(text: str) -> Any:
-    """The value at the start of JSON that is cut off, with the parts of it that are whole; None if there is none."""
+    """Parse the start of a JSON value that is cut off. Incomplete parts at its end are left out. None if nothing is left."""
     end, closing = 0, ""
     open_ones: list[str] = []
     for token in _TOKEN.finditer(text):
@@ -85,7 +85,7 @@ def closed(text: str) -> Any:
 
 
 def _rows(record: Any, options: BuildOptions) -> str:
-    """The filter of jq for the rows of a table in the forms of pandas; empty if the object is none."""
+    """The filter of jq for the rows of a table that pandas wrote; empty if ``record`` is no such table."""
     if not isinstance(record, dict) or not record:
         return ""
     field = options.text_field

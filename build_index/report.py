@@ -9,7 +9,7 @@ from typing import Any
 from suffolk.build_index.skipped import skipped_line
 
 SHOWN_SECONDS = 0.1
-"""Least seconds of a part that the report shows besides reading and sorting."""
+"""The report always shows reading and sorting, and other parts from this many seconds on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class BuildReport:
         left_out: number of records that yield no document.
         replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.
         skipped: number of files left out, by reason.
-        examples: the paths of the first ones.
+        examples: paths of the first skipped files, by reason.
         fast: whether the fast path was used; ``tokenization`` gives the reason.
         routed: number of documents with content that only Hugging Face tokenizers handle.
         checked: number of slices of documents that both libraries tokenized during the build.

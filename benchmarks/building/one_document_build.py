@@ -1,6 +1,6 @@
 """Tokenizes one document at a time with Hugging Face tokenizers and writes with draftretriever's writer.
 
-Runs as its own process: ``python -m`` this INDEX DIGESTS OPTIONS. OPTIONS is a JSON object with tokenizer, corpora,
+Runs as its own process, with three arguments: INDEX DIGESTS OPTIONS. OPTIONS is a JSON object with tokenizer, corpora,
 text_field and extensions. Prints one JSON line: documents, tokens, text_bytes, tokenize_seconds, write_seconds.
 """
 
@@ -62,9 +62,9 @@ def digest(ids: Any) -> bytes:
 
 
 def count_equal(digests: Path, store: Path) -> tuple[int, int]:
-    """Count the documents of ``store`` whose ids match the digests in order, and all its documents.
+    """Compare the documents of ``store`` with the digests, in order. Documents without tokens are left out.
 
-    Documents without tokens count in neither.
+    Returns the number of documents with equal ids, and the larger of both numbers of documents.
     """
     raw, nothing = digests.read_bytes(), digest([])
     theirs = [raw[start : start + DIGEST_BYTES] for start in range(0, len(raw), DIGEST_BYTES)]

@@ -21,7 +21,7 @@ def summarize(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Map prompt set -> drafter -> results. With several sets, the last entry combines all.
 
-    ``seed``: of the intervals.
+    ``seed``: for the resampling that gives the intervals.
     """
     groups = list(dict.fromkeys(run["group"] for run in runs))
     chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
@@ -79,7 +79,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
 
 
 def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlain]:
-    """The pieces of ``run`` beside plain decoding's pieces; none if its text was not decoded in pieces."""
+    """Compare the pieces of ``run`` with those of plain decoding. Empty if the text was not decoded in pieces."""
     own, others = ([Piece(**each) for each in row.get("pieces", ())] for row in (run, plain))
     return beside_plain(own, others)
 
@@ -95,7 +95,7 @@ def token_rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs``, without the tokens from prompt passes: one for each run, unless it states another number."""
+    """Tokens of ``runs`` after those from prompt passes. A prompt pass gives one token, or ``first_tokens`` of its run."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 

@@ -1,1 +1,1 @@
-"""The main use on real input, from an empty machine: ``suffolk demo``."""
+"""``suffolk demo``: gets a model, builds a datastore and decodes prompts, on a machine that has none of these."""

@@ -39,7 +39,7 @@ NOTES = (
     "bytes a token: by the index's own count; resident: growth of the process's memory; at the peak: during merges",
     "arctic-inference: its suffix tree at depth 24, with trees of up to max_nodes tokens and no least probability",
     "in C++: a lookup and a draft without the call from Python; contexts are from documents that are not appended",
-    "segments: the same documents in so many, each of an index of its own, searched as one; falling: half of what is left in each",
+    "segments: the same documents in this many segments, searched as one; falling: each has half of the documents that are left",
     "overhead of a document: all but its one token and that token's position",
 )
 
@@ -75,7 +75,7 @@ def measure_live(options: LiveBenchOptions) -> dict[str, Any]:
 
 
 def _make(pieces: Pieces, options: LiveBenchOptions) -> Iterator[GrowingIndex]:
-    """Empty indexes, the live index first."""
+    """Make empty indexes: the live index, then the other one if ``options`` selects it."""
     yield LiveIndex(pieces, options)
     if options.against:
         try:
@@ -114,7 +114,10 @@ def _fill(index: GrowingIndex, pieces: Pieces, options: LiveBenchOptions) -> dic
 
 
 def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
-    """Append the documents in parts, the indexes in turn: tokens, seconds, and CPU seconds of all threads."""
+    """Append the documents in parts, to one index after the other in each turn.
+
+    Returns the tokens, the seconds, and the CPU seconds of all threads of each index.
+    """
     parts = [list(pieces.parts(options.turns, _limit(index, options))) for index in indexes]
     found = [{"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0} for _ in indexes]
     with part_progress(options.turns, "turns of insertion") as done:
@@ -159,7 +162,7 @@ def _core(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[st
 
 
 def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
-    """The same while another thread appends documents at a fixed rate."""
+    """Latency of a lookup and a draft in C++ while another thread appends documents at a fixed rate."""
     ended = threading.Event()
     appended = 0
 

@@ -1,1 +1,1 @@
-"""Measures the speed-up by predicted texts, by the share of the text that changes."""
+"""Measures how much predicted texts speed up decoding, for several shares of wrong lines."""

@@ -1,4 +1,4 @@
-"""The nodes of the connected Ray cluster, and what a function answers on each."""
+"""Finds the nodes of the connected Ray cluster, and calls a function on each."""
 
 from __future__ import annotations
 

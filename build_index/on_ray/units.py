@@ -1,4 +1,4 @@
-"""Cuts the inputs of a build into units that tasks read apart from each other."""
+"""Cuts the inputs of a build into units, which tasks read independently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNIT_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block of a unit ends; see ``Block``. The last place of a unit has no block."""
+    """The end of a block of a unit, as in ``Block``. The last place of a unit is its end, and ``has_block`` is False there."""
 
     has_block: bool
     next: Position
