@@ -58,7 +58,6 @@ from suffolk.serving.worker.openai.schema import (
 from suffolk.serving.worker.openai.tool_format import AUTO, find_format
 from suffolk.serving.worker.service import DecodeService
 
-Work = Callable[[DecodeService, bytes], dict[str, Any]]
 PAGE = "worker.html"
 
 
