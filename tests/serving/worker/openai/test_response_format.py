@@ -55,16 +55,13 @@ def test_a_property_that_a_pattern_matches_too_is_refused(target: Target) -> Non
             accepts(target, schema, "{}", strict)
 
 
-def test_patterns_are_compared_in_linear_time(target: Target) -> None:
+def test_patterns_take_bounded_time() -> None:
     schema = {"type": "object", "properties": {"a" * 40 + "!": {}}, "patternProperties": {"^(a+)+$": {}}}
     schema_text(schema, True, "schema")  # Python's expressions would take hours
-    names = {f"a{number}": {} for number in range(3000)}
-    schema = {
-        "type": "object",
-        "properties": names,
-        "patternProperties": {f"^b{number}$": {} for number in range(3000)},
-    }
-    schema_text(schema, True, "schema")
+    patterns = {f"^b{number}$": {} for number in range(201)}
+    for inner in (patterns, {"^x": {"patternProperties": {**patterns, "^y": {}}}}):
+        with pytest.raises(InvalidArgument, match="20[13] patternProperties; the limit is 200; join some by '|'"):
+            schema_text({"type": "object", "patternProperties": inner}, True, "schema")
     schema_text({"type": "string", "pattern": r"\x{" * 100_000}, True, "schema")
 
 
