@@ -256,7 +256,7 @@ class GatedSource:
     def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
         """Learn what the source added, and let it learn.
 
-        ``drafted``: how many tokens of each request the sources before this one drafted. Adds this source's tokens.
+        ``drafted``: by request, how many tokens the sources before this one drafted. This call adds the source's own tokens.
         """
         self.source.observe(generated)
         found = [(each, *self._drafts.pop(each)) for each in generated if each in self._drafts]

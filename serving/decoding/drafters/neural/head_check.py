@@ -45,10 +45,10 @@ def check_fit(
 
     Args:
         layers: the target's layers whose hidden states ``predict`` gets.
-        others: further ways to read the head, by the fault that each would show.
+        others: other ways to predict with the head, by the fault that a high acceptance would show.
 
     Raises:
-        Unsupported: another reading has more than five times the acceptance. The message names the fault.
+        Unsupported: one of the other ways has more than five times the acceptance. The message names the fault.
     """
     tokens, begin = generated_text(target)
     wanted = {step: [layer + step for layer in layers] for step in (-1, 0, 1)}

@@ -98,8 +98,8 @@ class PredictionAlignment:
     """The position in a prediction where the text goes on. Not thread-safe.
 
     While the text follows the prediction, the position moves with it. After a difference, the text's longest suffix that occurs
-    in the prediction is searched. The position is then at the end of one of its occurrences: the first after the last confident
-    position, or else the last before it. A token takes time linear in the length of the prediction after a difference, and
+    in the prediction is searched. The position is then at the end of one occurrence of this suffix: the first after the last
+    confident position, or else the last before it. A token takes time linear in the length of the prediction after a difference, and
     constant time otherwise.
 
     Attributes:
@@ -107,7 +107,7 @@ class PredictionAlignment:
         size: tokens of the text so far.
         position: where in the prediction the text goes on, 0..k.
         matched: tokens before ``position`` that end the text; 0 if even its last token does not occur in the prediction.
-        anchor: the last confident position, at first 0. The text goes on there if an insertion ends.
+        anchor: the last confident position, at first 0. The text goes on there when an insertion ends.
     """
 
     def __init__(self, prediction: Ids) -> None:

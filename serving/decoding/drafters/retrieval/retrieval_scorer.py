@@ -67,7 +67,7 @@ class RetrievalScorer:
         paths: Sequence[Ids] | None = None,
         origin: str = "",
     ) -> _native.Drafts:
-        """Calibrate the scores of ``drafts``, of one entry for each of ``requests``, in place. Returns ``drafts``.
+        """Calibrate the scores of ``drafts`` in place, one entry for each of ``requests``. Returns ``drafts``.
 
         Scores are reweighted by the target's noise if it is known. The trees are kept until ``observe``.
 

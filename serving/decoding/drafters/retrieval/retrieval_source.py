@@ -27,7 +27,7 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
 
 
 class ScaledDrafts(NamedTuple):
-    """The trees of one source: of the requests at ``places`` in a step. ``factors``: of their scores, in 0..1."""
+    """The trees of one source, for the requests at ``places`` in a step. ``factors``: the scores are multiplied by them, 0..1."""
 
     drafts: _native.Drafts
     places: Sequence[int]

@@ -49,9 +49,9 @@ def train(
     """Train a head and write its folder. Returns the content of its ``training.json``.
 
     Args:
-        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals an
-            uninterrupted run's, bit for bit.
-        load: loads the target, accelerated to write answers. The target of training is not, because gradients pass through its
+        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals the
+            head of an uninterrupted run, bit for bit.
+        load: loads the target. It is accelerated to write answers, but not for training, because gradients pass through its
             output layer.
 
     Raises:

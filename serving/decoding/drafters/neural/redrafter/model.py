@@ -27,13 +27,13 @@ class RedrafterHead(torch.nn.Module):
     read it. With the initial state ``embedding``, s_0 is the embedding of the last token read. Embeddings are the target's.
 
     An ``own`` output layer has weights [vocab, exit_dim] and no bias. The target's output layer reads x, projected to the hidden
-    size if ``exit_dim`` differs. Logit caps and scales after it are left out. The target's layers are references. They are not
-    parameters and not in ``state_dict``.
+    size if ``exit_dim`` differs. The target's logit caps and scales are not applied. The target's layers are references, not
+    parameters, and not in ``state_dict``.
 
     Attributes:
         config: its configuration.
         layers: the target's layers whose hidden states it reads: the last one.
-        vocab_size: the target's. Further logits are cut off.
+        vocab_size: the target's. Logits of higher ids are cut off.
 
     Thread-safe in evaluation.
     """
