@@ -28,7 +28,7 @@ def rescale(confidence: Confidence, request: DraftRequest, tree: DraftTree) -> D
 
 
 def learn_tree(confidence: Confidence, request: DraftRequest, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
-    """Update ``confidence`` from ``tokens``, generated after the root of ``tree``. The tree's scores must be draft probabilities."""
+    """Update ``confidence`` from ``tokens``, generated after the root of ``tree``. Scores must be draft probabilities."""
     learn_draft(confidence, request.settings.temperature > 0, tree, conditional_probs(tree), tokens)
 
 
@@ -69,7 +69,8 @@ def add_noise(request: DraftRequest, drafts: _native.Drafts, at: int, above: int
 
     Measured gain: 4.1 % more tokens per pass for the datastore at temperature 1 (docs/design/measured-drafting.md).
 
-    ``above``: the number of drafted tokens between the text and the trees. The scores of siblings may add up to more than their parent's score.
+    ``above``: the number of drafted tokens between the text and the trees. The scores of siblings may add up to more than
+    their parent's score.
 
     Raises:
         InvalidArgument: a tree is malformed, or a score is outside 0..1 or above its parent's.

@@ -1,7 +1,7 @@
 """Prefetches the next step's drafts from a remote datastore while the target runs its pass.
 
-Measured gain: 12.7 % more tokens/s in hybrid, with a delay of 20 ms and passes of 30 ms (``python -m research.prefetching``, commit 7561129; see
-``docs/design/measured-drafting.md``).
+Measured gain: 12.7 % more tokens/s in hybrid, with a delay of 20 ms and passes of 30 ms (``python -m research.prefetching``,
+commit 7561129; see ``docs/design/measured-drafting.md``).
 """
 
 from __future__ import annotations

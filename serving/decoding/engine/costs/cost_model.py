@@ -46,9 +46,9 @@ class CostModel:
 
     Real passes correct the model by a Kalman filter. Its states are logarithms: of the device's speed, and of a correction for
     each measured size. A device's speed changes often and for all sizes alike, because other programs run on it. The form of
-    the curve changes seldom. So the filter explains a slow pass by the speed first. It learns the form from differences between successive
-    passes of different sizes. The less likely the time of a pass is, the less it counts (csrc/drafting/pass_times.h). Not
-    thread-safe.
+    the curve changes seldom. So the filter explains a slow pass by the speed first. It learns the form from differences between
+    successive passes of different sizes. The less likely the time of a pass is, the less it counts
+    (csrc/drafting/pass_times.h). Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.

@@ -50,7 +50,7 @@ class Step:
         pieces: (text, source bits) pairs: decoded text that cannot change any more; empty without a tokenizer.
         finish: finish reason (eos, stop, length, context) of the last step, else empty.
         log_probabilities: per token, if the request asks for them, else empty.
-        traces: the step's trace, if the request asks for it; several if a worker joined steps; else empty.
+        traces: the step's trace, if the request asks for it, else empty. Several if a worker joined steps.
         logits: float[tokens, vocab], the target's unprocessed logits of the tokens, in fp32 at least; None unless the request
             keeps them.
     """

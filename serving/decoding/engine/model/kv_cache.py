@@ -38,7 +38,7 @@ class KVCache:
     Attributes:
         lengths: int64[slots], tokens kept per slot.
         spare: a row of every layer that belongs to no slot.
-        finite: whether NaN and infinity are written as 0. A pass of static shape multiplies stale rows by 0, which must give 0.
+        finite: whether NaN and infinity are written as 0. Passes of static shape need this, because they multiply stale rows by 0.
         layers: the transformers cache for the model's forward pass.
         slabs: what is cached, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
     """
@@ -118,7 +118,7 @@ class KVCache:
         self.lengths[chosen] += counts
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
-        """Copy rows of all layers, int64[n] on the cache's device; all are read before any is written."""
+        """Copy rows ``sources`` to ``targets`` in all layers. Both are int64[n] on the cache's device, and may overlap."""
         for slab in self.slabs.values():
             slab[:, targets] = slab[:, sources]
 
@@ -138,7 +138,7 @@ class KVCache:
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
     """A cache layer of transformers that writes to its part of a slab and returns all of it: [rows, heads, width].
 
-    Only tree attention reads that layout.
+    Only tree attention reads this layout.
     """
 
     keys: torch.Tensor

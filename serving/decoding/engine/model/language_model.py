@@ -28,7 +28,7 @@ class LanguageModel:
     Attributes:
         name: its name in messages.
         model: the transformers model, in evaluation mode.
-        vocab_size: number of ids that can be both sampled and read as input; these are 0..vocab_size-1.
+        vocab_size: number of ids, from 0 on, that can be both sampled and read as input.
         shapes: what each layer caches.
         same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text
             (``same_bits.py``).

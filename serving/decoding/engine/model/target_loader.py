@@ -48,7 +48,7 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
         cached = min(cache_tokens, getattr(config, "max_position_embeddings", None) or cache_tokens)
         needed = weight_bytes(folder, loaded), cache_bytes(config, cached, itemsize)
         require_memory(name, *needed, available_memory(place), place)
-    # with peft installed, transformers looks for an adapter; only these options set "local_files_only" for this search
+    # if peft is installed, transformers searches for an adapter; only these options keep this search to local files
     options = {**source, "adapter_kwargs": dict(source)}
     model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto", **options).to(place)
     return model, _from_pretrained(AutoTokenizer, name, **source)
