@@ -33,7 +33,7 @@ struct Work {
 };
 
 // The number of cores that the calling thread, and the threads that it starts, may run on. hardware_concurrency counts all cores.
-// In a process that is bound to one core, further threads only make each other wait.
+// A process may be bound to fewer cores. On one core, further threads only make each other wait.
 inline unsigned usable_cores() {
 #ifdef __linux__
   cpu_set_t cores;

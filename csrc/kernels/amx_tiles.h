@@ -1,5 +1,5 @@
-// Tile matrix instructions (AMX) for bf16: what products and attention share. GCC has them in amxbf16intrin.h, clang in
-// amxintrin.h.
+// Tile matrix instructions (AMX) for bf16: the functions that products and attention share. GCC has the instructions in
+// amxbf16intrin.h, clang in amxintrin.h.
 #pragma once
 
 #define SUFFOLK_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512bf16")))
@@ -88,7 +88,7 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void pack_group(const Row& 
   }
 }
 
-// The first operand of a product: one panel of weights, and the panel that is read next.
+// The first operand of a product (one panel of weights), and the panel that is read next.
 struct Panel {
   const BFloat16* weights;
   const BFloat16* next;  // the next panel, of as many outputs; null if there is none, or it is already prefetched

@@ -20,8 +20,8 @@ namespace suffolk::kernels {
 struct AttentionSpan {
   std::int64_t begin;   // its first row in the pass
   std::int64_t rows;    // number of rows
-  std::int64_t first;   // cache row of position 0; the tokens before the span lie in the rows that follow
-  std::int64_t cached;  // number of these tokens
+  std::int64_t first;   // cache row of position 0; the cached tokens before the span lie in consecutive rows from here on
+  std::int64_t cached;  // number of cached tokens before the span
   std::int64_t chain;   // 1: row i is at position cached + i, and in the next cache row; 0: `ancestors` has its path
 };
 

@@ -75,7 +75,7 @@ class RecordedStates:
             self._cache.copy(_WHOLE, SLOT, begin, end)
             if self._reader is not None and chunk.result.features is not None:
                 self._reader.follow(request_id, chunk.result.features[begin - chunk.begin : end - chunk.begin])
-            first = max(begin, self._prompt - 1)  # the logits of the first generated token come from the prompt's last token
+            first = max(begin, self._prompt - 1)  # the prompt's last token has its logits
             if self._learner is not None and learns and first < end:
                 logits = chunk.result.logits[first - chunk.end :][: end - first]
                 learning = time.perf_counter()

@@ -250,7 +250,7 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
     kernel: list[float] = []
     plain: list[float] = []
     while not _enough(kernel, plain):
-        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # both in turn, because other programs then slow both alike
+        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn: other programs then slow both alike
         plain.append(seconds(F.linear, rows, next(weights)))
     parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
     return min(kernel) * parts, min(plain) * parts
