@@ -13,7 +13,7 @@ namespace suffolk {
 
 // How a mapping will be read next.
 enum class Access {
-  kRandom,      // without read-ahead, which would read 32 pages or more for one
+  kRandom,      // without read-ahead, which would read 32 pages or more to get one page
   kSequential,  // with read-ahead
 };
 

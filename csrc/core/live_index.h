@@ -48,12 +48,13 @@ class LiveIndex {
   LiveIndex& operator=(const LiveIndex&) = delete;
   ~LiveIndex();
 
-  // Appends documents and removes others, in one snapshot. Returns the number of the first document. Given numbers must rise, and be
-  // above all earlier ones. Throws kInvalidArgument or kNotFound, and changes nothing, for a bad document or an unknown number.
+  // Appends documents and removes others, in one snapshot. Returns the number of the first document. Numbers that the caller gives
+  // must rise and exceed all earlier numbers. Throws kInvalidArgument or kNotFound, and changes nothing, for a bad document or an
+  // unknown number.
   std::uint64_t append(std::span<const Document> documents, std::span<const std::uint64_t> removed = {});
 
-  // Removes documents in memory by number; a number may stand twice. Returns how many. Throws kNotFound, and changes nothing, for a
-  // number that is not in memory.
+  // Removes documents in memory by number; a number may be given twice. Returns how many were removed. Throws kNotFound, and
+  // changes nothing, for a number that is not in memory.
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
   // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through`; if
@@ -64,7 +65,7 @@ class LiveIndex {
   // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
   std::uint64_t drop_before(std::uint64_t sequence);
 
-  // Drops all documents in memory, and takes any numbers again. No other call may change the index meanwhile.
+  // Drops all documents in memory. Later appends may give any numbers. No other call may change the index meanwhile.
   void clear();
 
   // Never blocks for longer than it takes to copy a pointer. Throws kUnavailable if the index is closed.

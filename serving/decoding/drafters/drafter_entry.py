@@ -54,7 +54,7 @@ class DrafterOption:
 
 
 class CalibratedDrafter(Protocol):
-    """A drafter whose probabilities are calibrated by what the target accepted."""
+    """A drafter with calibrated probabilities. The calibration learns from the tokens that the target accepts."""
 
     name: str
 

@@ -93,7 +93,7 @@ class GatedDrafter:
         return trees
 
     def observe(self, generated: Generated) -> None:
-        """Learn what the drafter added, and let the drafter learn."""
+        """Learn how many tokens the drafter added, and call the drafter's ``observe``."""
         drafted = {request_id: tokens for request_id, tokens in generated.items() if request_id in self._drafts}
         for request_id, tokens in drafted.items():
             draft, most = self._drafts.pop(request_id), len(tokens) - 1
@@ -254,7 +254,7 @@ class GatedSource:
             self._prefetching.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
 
     def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
-        """Learn what the source added, and let it learn.
+        """Learn how many tokens the source added, and call the source's ``observe``.
 
         ``drafted``: by request, how many tokens the sources before this one drafted. This call adds the source's own tokens.
         """

@@ -46,7 +46,7 @@ class WaitPolicy:
         self._seconds: deque[float] = deque(maxlen=_CALLS)
         self._stalled = False
         self._expected, self._share = Estimate(_EXPECTED), Estimate(_SHARE)
-        self._saved = 0.0  # plain tokens for the next trial
+        self._saved = 0.0  # plain tokens, saved for the next trial
 
     def should_wait(self, pass_seconds: float) -> bool:
         """Whether to wait in this step. ``pass_seconds``: the time of the target's plain pass; 0 if unknown."""

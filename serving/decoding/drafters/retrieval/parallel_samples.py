@@ -46,7 +46,7 @@ class _Samples:
 
 
 class ParallelSamplesDrafter(TextSource):
-    """Finds the ending of an answer in other answers to the same prompt, and drafts what followed it there. Not thread-safe.
+    """Finds the ending of an answer in other answers to the same prompt, and drafts the tokens after it there. Not thread-safe.
 
     The other answers run at the same time, or ended while another ran. So the drafter helps if a prompt is sampled several times.
     All these answers have one tenant. A request that must not be remembered neither gives drafts nor gets any.

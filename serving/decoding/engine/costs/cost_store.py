@@ -33,7 +33,7 @@ _NOT_COSTS = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 @dataclass(frozen=True, slots=True)
 class CostKey:
-    """Identifies what costs depend on. Costs are valid only for their own key.
+    """The model, device and software that costs depend on. Costs are valid only for their own key.
 
     Attributes:
         model: digest of the model's config.

@@ -37,7 +37,7 @@ class DraftBudget:
 
     @property
     def value_seconds(self) -> float:
-        """Seconds that an accepted token saves: fewer, the more drafts already speed up decoding."""
+        """Seconds that an accepted token saves. They are fewer if drafts already speed up decoding."""
         return self.token_seconds / self.speedup
 
     @property

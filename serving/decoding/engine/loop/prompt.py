@@ -77,10 +77,9 @@ def has_template(target: Target) -> bool:
 
 
 def encode_text(target: Target, text: str, special_tokens: bool = True, most: int | None = None) -> list[int]:
-    """The tokens of a text to continue. With ``special_tokens``, they include the tokens that the tokenizer adds around
-    it.
+    """The tokens of a text to continue. With ``special_tokens``, they include the tokens that the tokenizer adds.
 
-    Long texts of all threads take turns, so that they leave cores to the step loop.
+    Long texts of different threads are encoded one at a time. So cores stay free for the step loop.
 
     Args:
         most: limit in tokens; None for no limit. A long text of more than twice the limit is refused before all of it

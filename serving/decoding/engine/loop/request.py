@@ -27,9 +27,9 @@ from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 class PredictionCounter:
-    """Follows a generated text token by token. Not thread-safe.
+    """Counts the predicted tokens that a generated text lacks. Not thread-safe.
 
-    It computes the longest common subsequence of both texts, with one bit for each predicted token (Hyyrö 2004, "Bit-parallel
+    It computes the longest common subsequence of the two texts, with one bit for each predicted token (Hyyrö 2004, "Bit-parallel
     LCS-length computation revisited"). Adding a token takes time linear in the length of the prediction.
     """
 

@@ -34,7 +34,7 @@ class Outcome:
 
     Attributes:
         path: int64[k], the accepted nodes, from the root down.
-        token: the token after them, sampled from the target.
+        token: the token after the accepted nodes, sampled from the target.
         log_probabilities: one for each of the k + 1 tokens; empty unless ``logprobs`` is set.
     """
 
@@ -177,7 +177,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
-    # drafted tokens are not accepted where no token is allowed
+    # if no token is allowed after a prefix, the drafted token after it is not accepted
     dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)
     accepted = int(dead[0]) if len(dead) else verified.accepted
     return _outcome(request, chain, rows, sampled, np.arange(accepted), verified.token)

@@ -137,7 +137,7 @@ class DeviceStep:
 
     @torch.inference_mode()
     def _compute(self, logits: torch.Tensor, kind: int) -> None:
-        """Sample, walk and move. A row of padding stands for the pass's first row, which stays where it is."""
+        """Sample tokens, walk along drafts, and move rows. A row of padding repeats the pass's first row, which is not moved."""
         rows, tables = len(logits), self._tables
         table, wanted = dict(zip(ROW_FIELDS, tables.rows, strict=True)), tables.wanted[:rows]
         positions = table["positions"][wanted] + 1 if kind else wanted  # greedy rows need none

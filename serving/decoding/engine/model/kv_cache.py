@@ -16,7 +16,7 @@ from suffolk.serving.decoding.engine.model.tree_layout import positions_within
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What a layer caches for each token: its heads, the widths of keys and values, and its window (None for all tokens)."""
+    """The shape of a layer's cache: its heads, the widths of keys and values, and its window (None for all tokens)."""
 
     heads: int
     key_width: int
@@ -40,7 +40,7 @@ class KVCache:
         spare: a row of every layer that belongs to no slot.
         finite: whether NaN and infinity are written as 0. Passes of static shape need this, because they multiply stale rows by 0.
         layers: the transformers cache for the model's forward pass.
-        slabs: what is cached, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
+        slabs: the cached keys and values, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
     """
 
     def __init__(

@@ -29,10 +29,10 @@ class LanguageModel:
         name: its name in messages.
         model: the transformers model, in evaluation mode.
         vocab_size: number of ids, from 0 on, that can be both sampled and read as input.
-        shapes: what each layer caches.
+        shapes: the shape of each layer's cache.
         same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text
             (``same_bits.py``).
-        shared: what all caches share: compiled functions (``pass_function.py``), the kinds of passes that were tried
+        shared: objects for all caches: compiled functions (``pass_function.py``), the kinds of passes that were tried
             (``passes.py``), and the compiler of grammars (``grammar_compiler.py``).
     """
 
@@ -130,6 +130,6 @@ class LanguageModel:
         return logits
 
     def synchronize(self) -> None:
-        """Wait for the device, so that a clock measures the work and not its launch."""
+        """Wait for the device. A clock then measures the work and not its launch."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -141,7 +141,7 @@ class CompiledFunction:
 
 
 def _keep_compiled() -> None:
-    """Let torch keep what it compiles in the user's cache. torch's default folder, in /tmp, is lost when a machine restarts."""
+    """Let torch keep compiled code in the user's cache folder. torch's default folder, in /tmp, is lost when a machine restarts."""
     try:
         folder = expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "compiled"
     except NotFound:

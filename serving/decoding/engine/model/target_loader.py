@@ -179,7 +179,7 @@ def require_lora(folder: Path) -> None:
 
 
 def merge_adapter(model: Any, folder: Path) -> Any:
-    """``model`` with the adapter in ``folder`` added to its weights, so that passes take no longer.
+    """``model`` with the adapter in ``folder`` added to its weights. So passes take no longer.
 
     Raises:
         Unsupported: the adapter does not fit the model.

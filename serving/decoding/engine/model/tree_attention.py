@@ -91,7 +91,7 @@ class Span:
 
 
 def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """0 where a row sees a key, -inf elsewhere; the rows repeated ``fold`` times."""
+    """The mask with 0 where a row sees a key and -inf elsewhere. Its rows are repeated ``fold`` times."""
     hidden = to_device(~seen, device)
     mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
     return mask.repeat(fold, 1)

@@ -111,10 +111,7 @@ class AddedTokens:
         self._gains = [Estimate() for _ in range(len(_CLASSES) + 1)]
 
     def gain(self, expected: float) -> float:
-        """Expected number of tokens that the source adds to a draft of ``expected`` tokens.
-
-        The prior assumes that the drafts overlap.
-        """
+        """Expected number of tokens that the source adds to a draft of ``expected`` tokens. The prior assumes an overlap."""
         alone, gain = self._alone.value, self._gains[bisect_right(_CLASSES, expected)]
         gain.prior = max(alone - OVERLAP * expected, (1 - OVERLAP) * alone)
         return gain.value

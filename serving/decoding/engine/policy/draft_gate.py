@@ -49,7 +49,7 @@ class DraftGate:
         self.added = AddedTokens(prior)
         self.ran = self.skipped = 0
         self._usual, self._own = UsualTime(), UsualTime()
-        self._saved = 0.0  # plain tokens for the next trial
+        self._saved = 0.0  # plain tokens, saved for the next trial
 
     @property
     def seconds(self) -> float:
