@@ -62,7 +62,7 @@ class Expansion {
     return smaller;
   }
 
-  // A number that is larger for a node that comes earlier, and equal for nodes that differ only in their path.
+  // A number that orders nodes: an earlier node has a larger number. Nodes that differ only in their path have the same number.
   static std::uint64_t rank(std::uint64_t count, std::uint32_t depth) { return count << 16 | (0xFFFF - depth); }
 
   // Whether a node can be among the best max_nodes.

@@ -1,4 +1,4 @@
-// Finds the frequent next tokens of many nodes at once, so that their reads from memory overlap.
+// Finds the frequent next tokens of many nodes. It searches all nodes at once, so that reads from memory overlap.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@
 
 namespace suffolk {
 
-// Called in the calling thread with the share done (0..1), at the start of each part of the work and every tenth of a second. If it
-// throws, the work ends with the same exception.
+// A function that receives the share of work done, 0..1. It is called in the calling thread at the start of each part of the work,
+// and every tenth of a second. If it throws, the work ends with its exception.
 using Progress = std::function<void(double)>;
 
 // The progress of a piece of work, shared by its threads. The threads return soon after `stop` is set.

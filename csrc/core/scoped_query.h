@@ -44,7 +44,7 @@ class ScopedSearch {
   //
   // With kGroupFirst, the nodes of the group's tree come first. If there are fewer than max_nodes, nodes of the tree of all documents
   // follow, unless the group's tree has their paths. The match is the group's match, if there is one. The score of an added node
-  // is its share of the match in all documents, at most the score of the node before it. Its count is its count in all
+  // is its share of the match in all documents, cut to the score of the node before it. Its count is its count in all
   // documents or its parent's count, whichever is lower. So counts fall from parent to child, but not from node to
   // node.
   //

@@ -19,8 +19,8 @@ std::size_t find_last(std::span<const std::uint32_t> text, std::size_t end, std:
   return end;
 }
 
-// Finds for each position of a text the longest ending of a pattern that ends there, by the Z algorithm (Gusfield 1997, section
-// 1.4) from right to left.
+// Finds for each position of a text the longest ending of a pattern that ends there. This is the Z algorithm (Gusfield 1997,
+// section 1.4) from right to left.
 class PatternEnds {
  public:
   explicit PatternEnds(std::span<const std::uint32_t> pattern) : pattern_(pattern), own_(pattern.size()) {

@@ -73,8 +73,8 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&ro
   }
 }
 
-// Packs up to 16 rows, of which `row(m)` is the m-th or null, as blocks of 32 inputs: [pair of inputs, row], padded with zero rows.
-// The rows are the second operand of a product.
+// Packs up to 16 rows, the second operand of a product, as blocks of 32 inputs: [pair of inputs, row]. `row(m)` gives the m-th row,
+// or null. Missing rows are zeros.
 template <class Row>
 SUFFOLK_TARGET inline __attribute__((always_inline)) void pack_group(const Row& row, std::size_t inputs, float* packed) {
   for (std::size_t k = 0; k < inputs; k += kTileInputs, packed += kTileFloats) {

@@ -231,7 +231,7 @@ void attend_blocks(const Layer& layer, const std::vector<Block>& blocks, unsigne
   });
 }
 
-// Computes blocks whose pieces are divided into `parts` among the threads, and merges them afterwards.
+// Computes blocks by several threads: the pieces of a block are divided into `parts`, which are merged afterwards.
 void attend_parts(const Layer& layer, const std::vector<Block>& blocks, std::int64_t parts, unsigned threads) {
   thread_local Memory kept;
   std::vector<std::size_t> begins{0};

@@ -58,9 +58,9 @@ _NO_NODES: dict[str, _FirstNodes] = {}
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    A source or a neural drafter runs if the tokens that it is expected to add to the sources before it save more time than
-    it takes (``GatedSource``, ``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are
-    kept.
+    Each source and each neural drafter has a gate (``GatedSource``, ``GatedDrafter``). It runs if the tokens that it is
+    expected to add to the earlier drafts save more time than it takes. The trees are merged into a trie. The nodes with the
+    highest scores are kept.
 
     Attributes:
         layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).

@@ -117,7 +117,7 @@ class GatedDrafter:
             self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafter's counters, the failures counted here, and the requests for which it "ran" and was "skipped"."""
+        """The drafter's counters plus ``failures``, and how many requests it "ran" and was "skipped" for."""
         counters: dict[str, float] = {}
         with self._guard():
             counters.update(self.drafter.stats())
@@ -274,5 +274,5 @@ class GatedSource:
         self.source.close()
 
     def stats(self) -> dict[str, float]:
-        """The source's counters, and the requests for which it "ran" and was "skipped"."""
+        """The source's counters, and how many requests it "ran" and was "skipped" for."""
         return self.source.stats() | {"ran": self._gate.ran, "skipped": self._gate.skipped}

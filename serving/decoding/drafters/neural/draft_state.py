@@ -1,4 +1,4 @@
-"""The state of one request in a neural drafter (the tokens read, the tree of this step), and the base class with all states."""
+"""The state of one request in a neural drafter, and the base class that keeps the states of all requests."""
 
 from __future__ import annotations
 

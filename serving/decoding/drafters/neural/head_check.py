@@ -1,7 +1,7 @@
 """Checks on a generated text that a head reads the layer and the tokens that it was trained on.
 
-A head that reads the wrong layer, or pairs a token with the wrong hidden state, loads and runs, but is hardly ever accepted. So
-its acceptance is compared with the acceptance of the same head shifted by one layer or one token.
+A head may read the wrong layer, or pair a token with the wrong hidden state. It then loads and runs, but its drafts are hardly ever
+accepted. So its acceptance is compared with the acceptance of the same head shifted by one layer or one token.
 """
 
 from __future__ import annotations

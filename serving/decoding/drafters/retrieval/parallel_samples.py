@@ -65,7 +65,7 @@ class ParallelSamplesDrafter(TextSource):
         self._keys: dict[int, tuple[str, bytes]] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """A request whose prompt has other answers gets one tree, and any other request none."""
+        """A request gets one tree if its prompt has other answers, else none."""
         for request in requests:
             if request.options.remember:
                 self._follow(request)

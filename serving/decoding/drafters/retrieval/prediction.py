@@ -43,7 +43,7 @@ class PredictionDrafter(TextSource):
         self._alignments: dict[int, PredictionAlignment] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """A request with a prediction gets one tree, and any other request none."""
+        """A request gets one tree if it has a prediction, else none."""
         drafts = _native.Drafts(
             [() if each.prediction is None else [self._draft(each, each.prediction)] for each in requests]
         )

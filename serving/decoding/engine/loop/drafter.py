@@ -168,8 +168,8 @@ class FeatureDrafter(Drafter, Protocol):
         """Receive ``features``, float[k, layers, width], of the request's next k tokens, on the target's device.
 
         Features come in order and without gaps from the prompt's first token on, even in steps without a draft. When
-        ``propose`` is called, the features of all ``tokens`` except the last have arrived, because the target has not read the
-        last token yet. A drafter with fewer features returns an empty tree.
+        ``propose`` is called, the features of all ``tokens`` except the last have arrived. The target has not read the last
+        token yet. A drafter with fewer features returns an empty tree.
         """
         ...
 

@@ -108,7 +108,7 @@ class GenerationStats(Counts):
     def accepted_prediction_tokens(self) -> int:
         """Generated tokens that were drafted from the predicted text, whether or not other sources drafted them too.
 
-        Each step also samples one token from the target, which is not counted, even if the prediction has it.
+        Each step also samples one token from the target. This token is not counted, even if the prediction has it.
         """
         return sum(count for (source, _), count in self.drafted.accepted.items() if source >> PREDICTION_SOURCE_ID & 1)
 

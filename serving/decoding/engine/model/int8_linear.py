@@ -99,7 +99,7 @@ def compress(model: torch.nn.Module) -> int:
 
 
 def compressed(layer: torch.nn.Module) -> torch.nn.Module:
-    """A copy of ``layer`` with int8 weights if that is faster, else ``layer`` itself, which stays unchanged."""
+    """A copy of ``layer`` with int8 weights if these are faster, else ``layer`` itself. ``layer`` stays unchanged."""
     twin = copy.copy(layer)
     return twin if compress(twin) else layer
 

@@ -31,9 +31,9 @@ Shapes = tuple[LayerShape | None, ...]
 class KVCache:
     """The keys and values of ``slots`` requests. A request has up to ``capacity`` tokens, rows of rejected nodes included.
 
-    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
-    that compaction is one gather and one copy for all layers and requests. Layers with a sliding window keep their whole history;
-    attention applies the window. Not thread-safe.
+    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width].
+    So compaction takes one gather and one copy for all these layers and all requests. Layers with a sliding window keep
+    their whole history; attention applies the window. Not thread-safe.
 
     Attributes:
         lengths: int64[slots], tokens kept per slot.

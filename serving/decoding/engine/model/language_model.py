@@ -1,4 +1,4 @@
-"""A transformers causal LM whose attention reads draft trees, and its forward passes."""
+"""A causal LM of transformers with tree attention, and its forward passes."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Passes:
         self.special, self.kind = None, "packed"
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
-        """Capture the graph that ``forward`` with the same arguments needs, so that a clock does not measure it.
+        """Capture the graph that ``forward`` with the same arguments needs. A clock around ``forward`` then excludes the capture.
 
         Raises:
             Unsupported: the kind is ``captured``, and the pass cannot be captured.
@@ -255,7 +255,8 @@ def _power(number: int) -> int:
 def _problem(target: LanguageModel, make: _Make) -> str | None:
     """The reason why captured or compiled passes of the model fail; None if they work.
 
-    Checks a pass over two requests with an unused slot between them, one with a small tree, and a pass over one row.
+    Checks two passes. The first reads a small tree of one request and a row of another, with an unused slot between them. The second
+    reads one row.
     """
     vocab = target.vocab_size
     ids = (np.arange(12) * 7919 + 17) % vocab

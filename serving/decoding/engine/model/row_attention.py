@@ -76,7 +76,7 @@ def kernel_problem(target: LanguageModel) -> str | None:
 
 
 def rows_of_tile(target: LanguageModel) -> int:
-    """The most rows of a work item, so that their query heads fill a tile."""
+    """The most rows of a work item: the query heads of this many rows fill a tile."""
     heads = int(target.model.config.get_text_config(decoder=True).num_attention_heads)
     return max(1, min(TILE * shape.heads // heads for shape in target.shapes if shape is not None))
 

@@ -3,7 +3,7 @@
 In torch, a product over 2 to 64 rows takes up to several times as long as over one row, because the weights are read repeatedly.
 The kernel reads the weights once, in the model's own parameters.
 
-A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. With
+The bits of a row's result do not depend on the number of rows, the row's place or the number of threads. With
 ``exact``, ``accelerate`` uses the kernel for all layers and all numbers of rows. Then linear layers compute the same numbers for a
 token in any pass. Otherwise it uses torch for each number of rows at which torch is more than 10 % faster over all layers. For
 passes of more than ``MOST_ROWS`` rows, such as passes over prompts, it uses torch if that is faster for 128 rows. The choice rests

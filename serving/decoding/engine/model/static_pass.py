@@ -1,4 +1,4 @@
-"""A forward pass of static shape, which CUDA can capture as a graph and replay.
+"""A forward pass of static shape. CUDA can capture the pass as a graph and replay it.
 
 A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. On CPUs the pass is not
 captured, and gains nothing.

@@ -72,7 +72,7 @@ def context_length(config: Any) -> int | None:
     """The tokens that a model with this text ``config`` takes; None if the config sets no limit.
 
     For ``longrope`` the short frequencies set the limit. Beyond this limit, the longest row of a pass selects the
-    frequencies of all rows, so drafts and other requests would change the text.
+    frequencies of all rows. Drafts and other requests would then change the text.
     """
     longest: int | None = getattr(config, "max_position_embeddings", None)
     ropes = getattr(config, "rope_parameters", None) or {}

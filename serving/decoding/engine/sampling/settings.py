@@ -139,7 +139,7 @@ class SamplingSettings:
         return frozenset(self.stop_token_ids) | (frozenset() if self.ignore_eos else eos_ids)
 
     def _check_sequences(self) -> None:
-        """Check the fields whose items need special checks, and convert lists to tuples."""
+        """Check the items of the fields that are sequences, and convert lists to tuples."""
         for name, of in (("stop", "strings"), ("bad_words", "sequences of token ids"), ("processors", "functions")):
             object.__setattr__(self, name, listed(name, getattr(self, name), of))
         for at, text in enumerate(self.stop):

@@ -19,7 +19,7 @@ class RedrafterHead(torch.nn.Module):
     """Predicts the next drafted token from [h; s_t], the target's last hidden state and the state of the drafted tokens.
 
         s_t = SiLU(W e(token t) + U s_{t-1} + b)
-        x_0 = [h; s_t], or its projection to ``exit_dim`` if that is not twice the hidden size
+        x_0 = [h; s_t], projected to ``exit_dim`` if ``exit_dim`` is not twice the hidden size
         x_k = x_{k-1} + SiLU(V_k x_{k-1} + c_k), block by block
         logits = output layer of the last x
 

@@ -1,7 +1,7 @@
 """Verification ``rejection``: speculative sampling on chains that were sampled from a known distribution.
 
 Let q be the drafter's distribution and p the target's. A token x sampled from q is accepted with probability min(1, p(x) /
-q(x)). The first token that is not accepted is replaced by a sample from the residual (p - q)+, normalised, and the rest of the
+q(x)). The first token that is not accepted is replaced by a sample from the normalised residual (p - q)+. The rest of the
 chain is dropped. The result follows p, whatever q is, if
 
 - q is the distribution that x was sampled from, so temperature, cuts and masks are applied to q;
