@@ -255,8 +255,8 @@ def _power(number: int) -> int:
 def _problem(target: LanguageModel, make: _Make) -> str | None:
     """The reason why captured or compiled passes of the model fail; None if they work.
 
-    Checks two passes. The first reads a small tree of one request and a row of another, with an unused slot between them. The second
-    reads one row.
+    Checks two passes. The first reads a small tree of one request and a row of another, with an unused slot between them. The
+    second reads one row.
     """
     vocab = target.vocab_size
     ids = (np.arange(12) * 7919 + 17) % vocab
