@@ -51,8 +51,8 @@ def train(
     Args:
         resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals the
             head of an uninterrupted run, bit for bit.
-        load: loads the target. It is accelerated to write answers, but not for training, because gradients pass through its
-            output layer.
+        load: loads the target. A target that writes answers is accelerated. The target of training is not, because gradients
+            pass through its output layer.
 
     Raises:
         SuffolkError: a file, setting or folder cannot be used.

@@ -63,8 +63,8 @@ class SpeculationBudget:
     def spend(self, seconds: float, token_seconds: float) -> None:
         """Subtract the time of a draft. ``token_seconds``: the time of a token in plain decoding.
 
-        The part above ``UNUSUAL`` times the usual time is treated apart. In the first drafts it is a cost of the start, for
-        example of cold files, and is not subtracted. Later it is deferred.
+        The part above ``UNUSUAL`` times the usual time is not subtracted now. An allowance covers it first, because cold files
+        make the first drafts slow. The rest is deferred.
         """
         if seconds <= 0:
             return
