@@ -18,8 +18,8 @@ namespace suffolk::bindings {
 namespace py = pybind11;
 using Segments = std::vector<std::shared_ptr<Segment>>;
 
-// The last `limit` ids, or all if there are fewer, of a sequence or integer array. Throws kInvalidArgument, naming the index,
-// for one that is not in the vocabulary.
+// The last `limit` ids of a sequence or integer array, or all if there are fewer. Throws kInvalidArgument, naming the index,
+// for an id that is not in the vocabulary.
 std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit, std::uint32_t vocab_size);
 
 // Lists of document indices.

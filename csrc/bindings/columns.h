@@ -23,7 +23,8 @@ constexpr char kKind = std::is_floating_point_v<T> ? 'f'
                        : std::is_signed_v<T>       ? 'i'
                                                    : 'u';
 
-// A numpy array with one axis, or with rows of one width: the caller's memory, or a copy if that is not contiguous and aligned.
+// A numpy array with one axis, or with rows of one width. It is the caller's memory, or a copy if this memory is not contiguous and
+// aligned.
 template <typename T>
 class Column {
  public:
@@ -64,8 +65,8 @@ inline void require_size(std::size_t size, std::size_t tokens, const char* name)
   refuse("draft tree: ", name, " has ", size, " entries, tokens has ", tokens, "; they must be equal");
 }
 
-// Adds a DraftTree of Python. Throws kInvalidArgument if a column has another type or length. Without `with_counts`, the fields that
-// only datastores set are not read.
+// Adds a DraftTree of Python to `trees`. Throws kInvalidArgument if a column has another type or length. Without `with_counts`, the
+// fields that only datastores set are not read.
 inline void add_tree(drafting::Trees& trees, const py::handle& tree, bool with_counts) {
   const Column<std::int32_t> tokens(tree.attr("tokens"), "tokens"), parents(tree.attr("parents"), "parents");
   const Column<float> scores(tree.attr("scores"), "scores");

@@ -43,7 +43,8 @@ void score_drafts(Drafts& drafts, const std::vector<const drafting::Calibrator*>
   }
 }
 
-// Each entry: a calibrator learns from the trees of a request of `drafts`, and from the tokens that followed.
+// Lets calibrators learn. Each entry has a calibrator, drafts, the request whose trees it learns from, and the tokens that
+// followed.
 void learn_drafts(const std::vector<std::tuple<drafting::Calibrator*, const Drafts*, std::size_t, py::object>>& entries) {
   for (const auto& [calibrator, drafts, request, followed] : entries) {
     if (request >= drafts->size()) refuse("draft trees: request ", request, " of ", drafts->size());

@@ -28,7 +28,7 @@ std::span<const T> view(const Values<T>& column) {
   return {column.data(), static_cast<std::size_t>(column.size())};
 }
 
-// LiveIndex with arguments and answers of Python. Thread-safe; every call releases the GIL.
+// Makes LiveIndex a class of Python. Thread-safe; every call releases the GIL.
 class Live : public Searched {
  public:
   Live(std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads)
@@ -109,8 +109,8 @@ class Live : public Searched {
     return found;
   }
 
-  // The columns of `append` and the numbers, of up to `limit` documents in memory that are not removed, from number
-  // `begin` on. Fewer if `with_tokens` and the documents have many tokens.
+  // The columns of `append` and the numbers of up to `limit` documents in memory that are not removed, from number
+  // `begin` on. Returns fewer documents if `with_tokens` and they have many tokens.
   py::tuple documents(std::uint64_t begin, std::uint64_t limit, bool with_tokens) const {
     constexpr std::size_t kMaxTokens = 1 << 22;
     std::vector<std::uint64_t> sequences, lengths, groups;

@@ -1,6 +1,6 @@
 // The extension module suffolk.datastore._native. It is private: the public names and their documentation are in datastore/.
 // Every call that takes longer than microseconds releases the GIL.
-// Paths are taken as bytes of the file system (PyUnicode_FSConverter), because they may be no UTF-8.
+// Paths are taken as bytes of the file system (PyUnicode_FSConverter), because a path need not be UTF-8.
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -107,7 +107,7 @@ void translate(std::exception_ptr pointer) {
                                         "Unavailable",     "DeadlineExceeded", "PermissionDenied", "Internal"};
   const auto raise = [](const char* name, const char* message) {
     const py::object type = py::module_::import("suffolk.datastore.errors").attr(name);
-    PyErr_SetObject(type.ptr(), py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(message)).ptr());  // it may name a path
+    PyErr_SetObject(type.ptr(), py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(message)).ptr());  // the message may name a path
   };
   try {
     if (pointer) std::rethrow_exception(pointer);

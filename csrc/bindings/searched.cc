@@ -135,8 +135,8 @@ Searched::Scopes Searched::scopes(std::size_t contexts, const py::object& groups
   return found;
 }
 
-// Calls visit(search, i) for every context. The contexts of one group come in a row, so a thread reads the group's text
-// once.
+// Calls visit(search, i) for every context. The contexts of one group are visited one after another, so a thread reads the
+// group's text once.
 template <typename Visit>
 void Searched::for_each_context(const Scopes& scopes, std::size_t count, const Visit& visit) const {
   const std::shared_ptr<const Snapshot> all = snapshot();

@@ -27,13 +27,13 @@ class Searched {
       : vocab_size_(vocab_size), order_depth_(order_depth), pool_(thread_count(threads)) {}
   virtual ~Searched() = default;
 
-  // The segments of now. Throws kUnavailable if they are closed.
+  // The segments to search now. Throws kUnavailable if they are closed.
   virtual std::shared_ptr<const Snapshot> snapshot() const = 0;
   std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
-  // `groups` is None or has as many keys for each context, one context after another; a key of 0 is none. `scope` is "store", "group"
-  // or "group_first"; the last two need groups.
+  // `groups` is None, or has the same number of keys for each context, one context after another. Key 0 means no group. `scope` is
+  // "store", "group" or "group_first"; the last two need groups.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;
   // `least_counts` has one entry for each context, or none.
@@ -58,7 +58,7 @@ class Searched {
   // The part of the datastore that each context of a batch searches.
   struct Scopes {
     Scope scope;
-    std::vector<std::uint64_t> groups;  // `width` of each context, one context after another; empty: none
+    std::vector<std::uint64_t> groups;  // `width` keys for each context, one context after another; empty: none
     std::size_t width = 0;
 
     std::span<const std::uint64_t> of(std::size_t context) const { return std::span(groups).subspan(context * width, width); }

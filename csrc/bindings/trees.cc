@@ -150,7 +150,7 @@ void reweight(Drafts& drafts, std::int64_t at, std::int64_t position, std::uint6
   }
 }
 
-// For each entry (drafts, request, text): the most leading tokens of the text that form a path of one of the request's trees.
+// For each entry (drafts, request, text): how many first tokens of the text are a path from the root in one of the request's trees.
 std::vector<std::size_t> accepted_lengths(const std::vector<std::tuple<const Drafts*, std::int64_t, py::object>>& entries) {
   std::vector<std::size_t> found;
   for (const auto& [drafts, at, given] : entries) {

@@ -22,7 +22,7 @@ void ContextIndex::truncate(std::uint64_t size) {
 
 DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
   check(bounds, std::numeric_limits<std::uint32_t>::max());
-  const std::size_t searched = std::max<std::size_t>(tokens_.size(), 1) - 1;  // the context's own end is no occurrence
+  const std::size_t searched = std::max<std::size_t>(tokens_.size(), 1) - 1;  // the ending itself is no occurrence
   return suffolk::draft(tokens_, longest_match(tokens_, searched, tokens_, bounds), vocab_size_, bounds);
 }
 

@@ -1,5 +1,5 @@
-// Narrows a search by the directory of a segment: the keys of every 128th suffix. The directory is small enough to stay in memory;
-// the suffixes themselves may be anywhere on the disk.
+// Narrows a search by the directory of a segment. A directory has the key of every 128th suffix. It is small enough to stay in
+// memory. The suffixes themselves may be anywhere on the disk.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Narrowed {
 // whole bucket. A damaged directory gives wrong bounds inside the bucket. O(log entries). REQUIRES: pattern is not empty.
 Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern, Interval bucket) noexcept;
 
-// Whether the directory holds the tokens at this depth.
+// Whether the keys of the directory hold the tokens at this depth.
 inline bool knows(const Suffixes& suffixes, std::uint32_t depth) noexcept {
   return suffixes.directory_count > 0 && depth < key_tokens(suffixes.tokens.width);
 }

@@ -45,13 +45,13 @@ class Expansion {
   struct Rest {
     std::uint64_t bound;
     std::int32_t node;
-    std::uint64_t least = 0;  // while it is expanded: children with fewer occurrences stay in the rest
+    std::uint64_t least = 0;  // during an expansion: children with fewer occurrences stay in the rest
 
     bool operator<(const Rest& other) const { return bound != other.bound ? bound < other.bound : node > other.node; }
   };
 
-  // Whether `a` comes before `b` in the output. More occurrences come first; of equal ones, the shallower node; of
-  // equally deep ones, the smaller path in token order.
+  // Whether `a` comes before `b` in the output. The node with more occurrences comes first, then the shallower node, then the
+  // smaller path in token order.
   bool precedes(std::int32_t a, std::int32_t b) const {
     if (node(a).count != node(b).count) return node(a).count > node(b).count;
     if (node(a).depth != node(b).depth) return node(a).depth < node(b).depth;
@@ -62,7 +62,7 @@ class Expansion {
     return smaller;
   }
 
-  // A number that is larger for a node that comes earlier, and equal for nodes that differ only in their path.
+  // A number that orders nodes: an earlier node has a larger number. Nodes that differ only in their path have the same number.
   static std::uint64_t rank(std::uint64_t count, std::uint32_t depth) { return count << 16 | (0xFFFF - depth); }
 
   // Whether a node can be among the best max_nodes.
@@ -165,7 +165,7 @@ class Expansion {
     const Rest& rest = batch_[index];
     // A child has at least its share of `least` in one segment, for any shares that add up to 1. Shares in proportion to the roots
     // of the segments' intervals need the fewest samples. The shares are rounded down a little: a share above the exact one would
-    // miss a child. It has at most `most` in any; deletions may lower its count by any number.
+    // miss a child. A child has at most `most` occurrences in any segment; deletions may lower its count by any number.
     double roots = 0;
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) roots += root(rest.node, segment);
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? rest.bound : std::numeric_limits<std::uint64_t>::max();

@@ -10,8 +10,8 @@
 
 namespace suffolk {
 
-// Nodes in falling order of count; ties: shallower first, then the path that is smaller in token order. Parents precede
-// their children. Arrays of one length.
+// Nodes in falling order of count. Of equal counts, the shallower node is first, then the path that is smaller in token order.
+// Parents precede their children. All arrays have one length.
 struct DraftTree {
   std::vector<std::uint32_t> tokens;
   std::vector<std::int32_t> parents;  // index of the parent node, -1 for a child of the context's last token
@@ -22,14 +22,14 @@ struct DraftTree {
 };
 
 // The `max_nodes` best nodes of the trie of the continuations of `match` that have at least least_count occurrences. Paths have up to
-// max_depth tokens and never pass a document's end. The result is exact for any number of occurrences. It does not depend on how the
-// corpus is cut into segments and deletions.
+// max_depth tokens and never pass a document's end. The result is exact for any number of occurrences. It does not depend on the
+// division of the corpus into segments and deletions.
 //
-// A node is an interval for each segment and deletion. The nodes with the most occurrences are expanded next, several at once so that
-// their reads from memory overlap, their heaviest children first. Heavy children are found by sampling the sorted interval in steps
-// shorter than a heavy child. Lighter children are not searched for once max_nodes heavier nodes are known. So the cost depends on
-// the returned nodes: each takes about (its count / the smallest returned count) token reads. It is O(occurrences) only if nearly all
-// continuations differ, or nearly all occurrences are deleted.
+// A node has an interval in each segment and deletion. The nodes with the most occurrences are expanded next. Several are expanded
+// at once, so that their reads from memory overlap. Their heaviest children are found first, by samples of the sorted interval in
+// steps shorter than a heavy child. Lighter children are not searched for once max_nodes heavier nodes are known. So the cost
+// depends on the returned nodes: each takes about (its count / the smallest returned count) token reads. It is O(occurrences) only
+// if nearly all continuations differ, or nearly all occurrences are deleted.
 //
 // REQUIRES: `match` is from longest_match on the same corpus. Thread-safe.
 DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds);

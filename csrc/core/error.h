@@ -19,8 +19,8 @@ enum class Code {
   kInternal,
 };
 
-// The only exception that the core throws itself. The message names the file or field, the value, the limit and the next step.
-// std::bad_alloc may also leave the core; the bindings turn it into kResourceExhausted.
+// The only type of exception that the core itself throws. The message names the file or field, the value, the limit and the next
+// step. std::bad_alloc may also leave the core; the bindings turn it into kResourceExhausted.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -87,7 +87,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     data_ = nullptr;
     fail_call("cannot map into memory", path, errno);
   }
-  expect(Access::kRandom);  // before the first read: with read-ahead it would read megabytes on some devices
+  expect(Access::kRandom);  // before the first read, which would read megabytes ahead on some devices
 }
 
 MappedFile::~MappedFile() {
@@ -144,7 +144,7 @@ void warm(std::vector<FilePart> parts) {
     std::thread([parts = std::move(parts)] {
       for (const FilePart& part : parts) {
         for (std::size_t at = 0; at < part.bytes.size(); at += kWarmBytes) {
-          const auto file = part.file.lock();  // held for one piece at a time: closing the datastore ends the work
+          const auto file = part.file.lock();  // held for one piece at a time, so that closing the datastore ends the work
           if (!file) break;
           file->populate(part.bytes.subspan(at, std::min(kWarmBytes, part.bytes.size() - at)));
         }

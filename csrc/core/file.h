@@ -13,7 +13,7 @@ namespace suffolk {
 
 // How a mapping will be read next.
 enum class Access {
-  kRandom,      // without read-ahead, which would read 32 pages or more for one
+  kRandom,      // without read-ahead, which would read 32 pages or more to get one page
   kSequential,  // with read-ahead
 };
 
@@ -38,7 +38,7 @@ class MappedFile {
   void lock() const;
 
   // Bytes of the file in the page cache, whichever process read them; above 4 GiB an estimate from a sample of a million pages.
-  // None if the system refuses to answer. It answers only to the owner and to users with write permission.
+  // None if the system refuses to answer. It answers only the file's owner and users who may write the file.
   std::optional<std::uint64_t> resident_bytes() const;
 
  private:
@@ -54,8 +54,8 @@ struct FilePart {
   std::span<const std::byte> bytes;
 };
 
-// Starts a thread that reads the parts into memory in order; the system may evict their pages later. It skips files that are
-// closed. A forked child does not inherit the thread. Throws kResourceExhausted if no thread can be started.
+// Starts a thread that reads the parts into memory in order. The system may evict their pages later. The thread skips files that
+// are closed. A forked child does not inherit the thread. Throws kResourceExhausted if no thread can be started.
 void warm(std::vector<FilePart> parts);
 
 // Writes a file under a temporary name; `commit` gives the complete file its name. Without commit the destructor removes it.

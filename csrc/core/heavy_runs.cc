@@ -55,7 +55,8 @@ class Samples {
 
 constexpr std::uint64_t kProbeBlock = 64;  // samples whose reads from memory overlap; measured
 
-// One search, block by block of samples. A run of length `least` covers several samples in a row; only then are its ends searched for.
+// One search, block by block of samples. A run of length `least` covers several samples in a row. Ends are searched for such runs
+// only.
 class Scan {
  public:
   Scan(const RunSearch& search, std::uint32_t first)
@@ -70,8 +71,8 @@ class Scan {
     samples_.prefetch(rank_, kProbeBlock);
   }
 
-  // Reads the next samples, and prefetches the samples after them. Appends each heavy run without its range, and
-  // searches for the begin and the end of it. Returns whether samples are left.
+  // Reads the next samples, and prefetches the samples after them. Appends each heavy run without its range to `runs`, and
+  // the searches for the run's begin and end to `ends`. Returns whether samples are left.
   bool advance(std::vector<TokenSearch>& ends, std::vector<Run>& runs) {
     const std::uint64_t step = samples_.step();
     for (std::uint64_t i = 0; i < kProbeBlock; ++i) {

@@ -1,4 +1,4 @@
-// Finds the frequent next tokens of many nodes at once, so that their reads from memory overlap.
+// Finds the frequent next tokens of many nodes. It searches all nodes at once, so that reads from memory overlap.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,8 @@ struct Run {
   Interval range;
 };
 
-// Appends to `runs`, in any order, every run whose length is `least` to `most` of its search, and possibly other runs. The end of a
-// document is no token. O(range.size() / least) samples, and O(log least) more reads for each run. `ends` is
-// scratch.
+// Appends to `runs`, in any order, every run whose length lies in the `least` to `most` of its search. May also append other runs.
+// The end of a document is no token. O(range.size() / least) samples, and O(log least) more reads for each run. `ends` is scratch.
 void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs, std::vector<TokenSearch>& ends);
 
 }  // namespace suffolk

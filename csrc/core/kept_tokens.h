@@ -10,8 +10,8 @@
 
 namespace suffolk {
 
-// Maps token positions of one segment to positions of a new segment. The remaining documents begin at `base` there. Immutable and
-// thread-safe. Memory: 12 bytes for each run of deleted documents, and 4 for every 4096 tokens; none if nothing is deleted.
+// Maps token positions of one segment to positions of a new segment, in which the remaining documents begin at `base`. Immutable
+// and thread-safe. Memory: 12 bytes for each run of deleted documents, and 4 for every 4096 tokens; none if nothing is deleted.
 class KeptTokens {
  public:
   static constexpr std::uint32_t kGone = 0xFFFFFFFF;
@@ -66,7 +66,7 @@ class KeptTokens {
   std::uint64_t tokens_;
   std::uint64_t removed_ = 0;
   std::vector<Gap> gaps_;
-  std::vector<std::uint32_t> first_gap_;  // for each block, the first gap that ends after the block begins; and one past the last
+  std::vector<std::uint32_t> first_gap_;  // for each block, and one block past the last: the first gap that ends after its begin
 };
 
 }  // namespace suffolk

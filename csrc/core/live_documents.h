@@ -21,8 +21,8 @@ struct Document {
   std::string_view origin = {};  // opaque bytes
 };
 
-// Everything about documents but their tokens: 36 bytes each, 4 more in a group, and the bytes of the origin. Documents are in
-// order of their sequences, except in a segment of deletions.
+// Everything about documents except their tokens. A document takes 36 bytes, 4 more if it has a group, and the bytes of its origin.
+// Documents are in order of their sequences, except in a segment of deletions.
 class LiveDocuments {
  public:
   std::size_t size() const noexcept { return sequences_.size(); }

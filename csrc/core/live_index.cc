@@ -40,8 +40,8 @@ void check(const FileSet& files, const MemoryShape& shape) {
   }
 }
 
-// The documents of a segment up to number `through`; if `grouped_stay`, only documents without a group. Those of deletions are in
-// the order of their removal.
+// The documents of a segment up to number `through`; if `grouped_stay`, only documents without a group. In a segment of deletions,
+// documents are in the order of their removal.
 DocumentIndices documents_through(const LiveDocuments& documents, std::uint64_t through, bool grouped_stay) {
   DocumentIndices indices;
   for (std::uint32_t i = 0; i < documents.size(); ++i) {
@@ -191,7 +191,7 @@ std::shared_ptr<MemorySegment> LiveIndex::sort_removed(std::span<const std::uint
   return std::make_shared<MemorySegment>(documents, shape_, threads_);
 }
 
-// Removes documents, of which `deletion` holds the tokens, from copies of the lists. Throws kNotFound if one was removed meanwhile.
+// Removes documents from copies of the lists. `deletion` holds their tokens. Throws kNotFound if one was removed meanwhile.
 void LiveIndex::hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion, Entries& memory, Entries& deletions) const {
   const std::vector<DocumentIndices> found = snapshot_->find(sequences);
   for (std::size_t i = 0; i < found.size(); ++i) {

@@ -25,20 +25,20 @@ struct LiveStats {
   std::uint64_t documents = 0;      // in memory, without removed ones
   std::uint64_t bytes = 0;          // of segments in memory
   std::uint64_t segments = 0;       // searched in all: files, memory, deletions
-  std::uint64_t deletions = 0;      // of these, deletions of documents in memory
+  std::uint64_t deletions = 0;      // those of `segments` that hold deletions of documents in memory
   std::uint64_t merge_debt = 0;     // tokens in running and due merges
   std::uint64_t merged_tokens = 0;  // tokens written by merges so far
   std::uint64_t next_sequence = 0;
   std::uint64_t oldest_sequence = 0;  // of the documents in memory; 0 if there are none
-  std::int64_t oldest_time = 0;       // of that document
+  std::int64_t oldest_time = 0;       // of the document `oldest_sequence`
 };
 
 // Thread-safe: any number of threads may append, remove and take snapshots at the same time.
 //
 // An append sorts its documents into one new segment outside of all locks, then publishes a new snapshot. Merges keep the number of
 // segments low (merge_policy.h). Small merges run in the appending thread, large merges in one background thread. If there are too
-// many segments meanwhile, large merges also run in the appending thread. A removed document's tokens are also in a deletion
-// segment, whose counts are subtracted, until a merge leaves the document out of both.
+// many segments meanwhile, large merges also run in the appending thread. The tokens of a removed document are also in a
+// deletion segment, whose counts are subtracted. Later, a merge leaves the document out of both segments.
 class LiveIndex {
  public:
   // Starts the background thread. Throws kInvalidArgument for a shape out of range, kResourceExhausted if there is no thread.
@@ -48,12 +48,13 @@ class LiveIndex {
   LiveIndex& operator=(const LiveIndex&) = delete;
   ~LiveIndex();
 
-  // Appends documents and removes others, in one snapshot. Returns the number of the first document. Given numbers must rise, and be
-  // above all earlier ones. Throws kInvalidArgument or kNotFound, and changes nothing, for a bad document or an unknown number.
+  // Appends documents and removes others, in one snapshot. Returns the number of the first document. Numbers that the caller gives
+  // must rise and exceed all earlier numbers. Throws kInvalidArgument or kNotFound, and changes nothing, for a bad document or an
+  // unknown number.
   std::uint64_t append(std::span<const Document> documents, std::span<const std::uint64_t> removed = {});
 
-  // Removes documents in memory by number; a number may stand twice. Returns how many. Throws kNotFound, and changes nothing, for a
-  // number that is not in memory.
+  // Removes documents in memory by number; a number may be given twice. Returns how many were removed. Throws kNotFound, and
+  // changes nothing, for a number that is not in memory.
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
   // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through`; if
@@ -64,14 +65,14 @@ class LiveIndex {
   // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
   std::uint64_t drop_before(std::uint64_t sequence);
 
-  // Drops all documents in memory, and takes any numbers again. No other call may change the index meanwhile.
+  // Drops all documents in memory. Later appends may give any numbers. No other call may change the index meanwhile.
   void clear();
 
   // Never blocks for longer than it takes to copy a pointer. Throws kUnavailable if the index is closed.
   std::shared_ptr<const Snapshot> snapshot() const;
   LiveStats stats() const;
 
-  // Waits until no merge is running or due, and what merges replaced is freed. Queries that run delay it.
+  // Waits until no merge is running or due, and all replaced segments are freed. Running queries delay this.
   void settle();
   // Ends the background thread and releases all segments. Later calls throw kUnavailable. May be called twice.
   void close();
@@ -80,7 +81,7 @@ class LiveIndex {
   class Hold;
   struct Entry {
     LiveSegment live;
-    const Hold* holder = nullptr;  // the merge or rebase that it is part of
+    const Hold* holder = nullptr;  // the merge or rebase that holds this segment
   };
   using Entries = std::vector<Entry>;
   struct MergeJob;
@@ -127,7 +128,7 @@ class LiveIndex {
   Entries memory_;                                             // from the oldest on
   Entries deletions_;                                          // hold the removed documents of memory_
   std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
-  int freeing_ = 0;                                            // threads that free such segments
+  int freeing_ = 0;                                            // threads that free retired segments
   std::uint64_t next_sequence_ = 1;
   std::uint64_t merged_tokens_ = 0;
   bool closed_ = false;

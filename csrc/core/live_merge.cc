@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kSmallMerge = 1 << 15;  // tokens of a merge that an append does itself
 constexpr std::size_t kMaxDeletions = 3;        // deletion segments of documents in memory
-constexpr std::uint64_t kLargeBytes = 1 << 19;  // of a segment that no query may free
+constexpr std::uint64_t kLargeBytes = 1 << 19;  // from this size on, no query may free a segment
 
 }  // namespace
 
@@ -34,8 +34,8 @@ std::optional<MergeRun> LiveIndex::due(const Entries& entries) const {
   return choose_run(loads, std::min(kWanted, limit(entries)), limit(entries));
 }
 
-// Merges what is small; leaves the rest to the background thread unless there are too many segments. If memory is used up, merges
-// wait for another change.
+// Makes the small merges that are due. Leaves large merges to the background thread unless there are too many segments. If memory
+// is used up, merges wait for another change.
 void LiveIndex::merge_due(Lock& lock) try {
   while (!closed_) {
     bool idle = true;
@@ -65,13 +65,13 @@ void LiveIndex::settle() {
   });
 }
 
-// The segments of one merge, and what it makes of them.
+// The segments of one merge, and the resulting segments.
 struct LiveIndex::MergeJob {
   std::vector<LiveSegment> inputs;
-  std::vector<LiveSegment> deletions;           // if removed documents are left out: all deletions, from which they go too
+  std::vector<LiveSegment> deletions;           // all deletions, if the merge leaves removed documents out of them too
   std::vector<std::uint64_t> purged;            // the numbers of the documents that are left out, rising
   std::shared_ptr<const MemorySegment> merged;  // null if no document remains
-  std::shared_ptr<const MemorySegment> kept;    // of the deletions; null if none remains
+  std::shared_ptr<const MemorySegment> kept;    // the remaining deletions; null if none remains
 
   void run(const MemoryShape& shape) {
     std::vector<MemorySegment::Input> views;
@@ -94,7 +94,7 @@ struct LiveIndex::MergeJob {
 
   bool is_purged(std::uint64_t sequence) const { return std::binary_search(purged.begin(), purged.end(), sequence); }
 
-  // Replaces the segments `old` by one, in which documents stay removed that the merge did not purge, or that were removed meanwhile.
+  // Replaces the segments `old` by one. Documents that the merge did not purge, or that were removed meanwhile, stay removed in it.
   void substitute(Entries& entries, std::span<const LiveSegment> old, const std::shared_ptr<const MemorySegment>& by) const {
     const auto begin = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.live.segment == old.front().segment; });
     const auto end = begin + static_cast<std::ptrdiff_t>(old.size());
@@ -106,8 +106,8 @@ struct LiveIndex::MergeJob {
   }
 };
 
-// Merges a run, with the lock released meanwhile. Removed documents are left out, of the deletions too, if no other merge
-// holds the deletions. If memory is used up, nothing changes.
+// Merges a run, with the lock released meanwhile. If no other merge holds the deletions, removed documents are left out of the run
+// and of the deletions. If memory is used up, nothing changes.
 void LiveIndex::merge(Lock& lock, Entries& entries, const MergeRun& run) {
   MergeJob job;
   {
@@ -168,8 +168,8 @@ void LiveIndex::work() {
   }
 }
 
-// Keeps a large segment until a thread that merges frees it, so that no query does: that takes time. Small ones are freed by the
-// last snapshot that holds them.
+// Keeps a large segment until a merging thread frees it. Freeing takes time, so no query should do it. A small segment is freed by
+// the last snapshot that holds it.
 // REQUIRES: retired_ has room.
 void LiveIndex::retire(const std::shared_ptr<const MemorySegment>& segment) noexcept {
   if (segment->bytes() >= kLargeBytes) retired_.push_back(segment);

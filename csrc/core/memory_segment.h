@@ -13,7 +13,7 @@
 
 namespace suffolk {
 
-// The vocabulary of all segments in memory of an index, and the depth of their order.
+// The vocabulary and the order depth of all segments in memory of an index.
 struct MemoryShape {
   std::uint32_t vocab_size = 0;
   std::uint32_t order_depth = 0;
@@ -23,7 +23,7 @@ struct MemoryShape {
 // Indices of documents of one segment, rising.
 using DocumentIndices = std::vector<std::uint32_t>;
 
-// Tokens, sorted suffixes with a directory, and documents. Immutable when it is shared, and thread-safe.
+// Tokens, sorted suffixes with a directory, and documents. Immutable and thread-safe once it is shared.
 class MemorySegment {
  public:
   // Sorts the suffixes of `documents`. Small batches are sorted in this thread.

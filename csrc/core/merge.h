@@ -23,7 +23,7 @@ struct MergeSettings {
 };
 
 // Writes the segment `path` completely, or not at all. It holds the remaining documents of all inputs in order. The file
-// equals, byte for byte, what write_segment makes of these documents.
+// equals, byte for byte, the file that write_segment makes of these documents.
 //
 //   inputs          one or more, alive until the end, with one vocabulary, tokenizer and order depth
 //   document_table  the table of the remaining documents; stored unchanged

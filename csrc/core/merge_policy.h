@@ -25,7 +25,7 @@ struct MergeRun {
 
 inline constexpr std::uint64_t kMaxMergedTokens = 0x7FFFFFFF;
 
-// The segments to merge next, out of the segments after the last busy segment; none if all is well.
+// The segments to merge next, chosen from the segments after the last busy one; none if no merge is needed.
 //
 // Sizes fall geometrically from the oldest to the newest segment. A segment less than `ratio` times as large as all newer segments
 // together is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest) / log(1 + ratio)

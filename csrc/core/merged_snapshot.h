@@ -9,8 +9,8 @@
 
 namespace suffolk {
 
-// A snapshot that holds every document of `parts`, each as often as the weight of its part. One datastore with these documents
-// would have the same counts, trees and groups. It shares the segments of the parts; its cost is proportional to their number.
+// A snapshot that holds every document of `parts`, each as often as the weight of its part. It has the counts, trees and groups of
+// one datastore with these documents. It shares the segments of the parts; its cost is proportional to the number of segments.
 // REQUIRES: a weight for each part.
 std::shared_ptr<const Snapshot> merge_snapshots(std::span<const std::shared_ptr<const Snapshot>> parts, std::span<const std::uint32_t> weights);
 

@@ -21,8 +21,8 @@
 
 namespace suffolk {
 
-// Called in the calling thread with the share done (0..1), at the start of each part of the work and every tenth of a second. If it
-// throws, the work ends with the same exception.
+// A function that receives the share of work done, 0..1. It is called in the calling thread at the start of each part of the work,
+// and every tenth of a second. If it throws, the work ends with its exception.
 using Progress = std::function<void(double)>;
 
 // The progress of a piece of work, shared by its threads. The threads return soon after `stop` is set.
@@ -33,7 +33,7 @@ struct Work {
 };
 
 // The number of cores that the calling thread, and the threads that it starts, may run on. hardware_concurrency counts all cores.
-// In a process that is bound to one core, further threads only make each other wait.
+// A process may be bound to fewer cores. On one core, further threads only make each other wait.
 inline unsigned usable_cores() {
 #ifdef __linux__
   cpu_set_t cores;
@@ -42,7 +42,7 @@ inline unsigned usable_cores() {
   return std::max(1U, std::thread::hardware_concurrency());  // also for machines with more cores than a cpu_set_t has
 }
 
-// The number of threads to use: `wanted`, or one for each core that the caller may run on if it is 0.
+// The number of threads to use: `wanted`, or if `wanted` is 0, one for each core that the caller may run on.
 inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : usable_cores(); }
 
 // Throws kResourceExhausted for a thread that the system refuses.
@@ -62,7 +62,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
   unsigned running = threads;
   bool complete = false;
   std::vector<std::jthread> pool;
-  std::unique_lock lock(mutex);  // the threads wait for it until all are started; on an error it is released before they are joined
+  std::unique_lock lock(mutex);  // threads wait for this lock until all are started; on an error it is released before they are joined
   const auto begin = [&](unsigned thread) {
     pool.emplace_back([&, thread] {
       {

@@ -1,4 +1,5 @@
-// Searches the texts of requests that answer one prompt at the same time: what one of them has generated is a draft for the others.
+// Searches the texts of requests that answer one prompt at the same time. The text of one request is a source of drafts for the
+// others.
 #pragma once
 
 #include <cstdint>

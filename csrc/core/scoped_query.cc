@@ -99,7 +99,7 @@ std::vector<Snapshot::Place> ScopedSearch::group_occurrences(const ScopedQuery& 
   const std::vector<std::uint32_t> ends = longest_match(text, text.size(), query.context, {.max_match = length, .min_match = length}).ends;
   const std::uint64_t wanted = std::min<std::uint64_t>(limit, ends.size());
   std::vector<Snapshot::Place> found;
-  std::uint64_t begin = 0;  // of the document in the text
+  std::uint64_t begin = 0;  // where the document begins in the text
   const auto add = [&](std::size_t place, const MemorySegment& segment, std::uint32_t document) {
     const Interval range = segment.documents().range(document);
     while (found.size() < wanted) {

@@ -1,4 +1,4 @@
-// Queries of the documents of groups, or of these first.
+// Queries that search the documents of groups, either alone or before all documents.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ struct ScopedQuery {
   std::span<const std::uint32_t> context;
   QueryBounds bounds;
   Scope scope = Scope::kStore;
-  // All are searched as one group with the documents of all. If several datastores are searched as one, each has a
-  // group. kNoGroup: none.
+  // The groups are searched as one group that has all their documents. If several datastores are searched as one, each of
+  // them has a group here. kNoGroup: none.
   std::span<const std::uint64_t> groups = {};
 
   bool has_group() const;  // without one, kGroup finds nothing
 };
 
-// Queries of one snapshot, by one thread. It keeps the text of the last groups for the next query. REQUIRES: the snapshot outlives it;
-// the `bounds` of all queries are checked.
+// Runs queries of one snapshot, in one thread. Keeps the text of the last groups for the next query. REQUIRES: the snapshot
+// outlives this object; the `bounds` of all queries are checked.
 class ScopedSearch {
  public:
   // `vocab_size` bounds the ids of all segments.
@@ -43,13 +43,13 @@ class ScopedSearch {
   // The draft tree. A group's documents are read, not searched by suffixes (text_search.h); the answer is exact.
   //
   // With kGroupFirst, the nodes of the group's tree come first. If there are fewer than max_nodes, nodes of the tree of all documents
-  // follow, as far as their paths are new. The match is the group's match, if there is one. The score of an added node
-  // is its share of the match in all documents, at most the score of the node before it. Its count is its count in all
+  // follow, unless the group's tree has their paths. The match is the group's match, if there is one. The score of an added node
+  // is its share of the match in all documents, cut to the score of the node before it. Its count is its count in all
   // documents or its parent's count, whichever is lower. So counts fall from parent to child, but not from node to
   // node.
   //
-  // In all documents, two contexts with the same match have the same draft. So if the context is an ending of the last
-  // query's context and holds its match, the same tree is returned. REQUIRES: the last query's context is still there.
+  // In all documents, two contexts with the same match have the same draft. So the last tree is returned again if the context
+  // is an ending of the last query's context and contains the last match. REQUIRES: the last query's context still exists.
   std::shared_ptr<const DraftTree> draft(const ScopedQuery& query);
 
   // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.

@@ -36,7 +36,7 @@ struct Bucket {
   std::uint32_t depth = 1;
 };
 
-// The ranks of the suffixes that begin with `token`, cut to the ranks there are; without first_ranks, all ranks.
+// The ranks of the suffixes that begin with `token`, cut to the existing ranks; without first_ranks, all ranks.
 Bucket first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
   if (token >= suffixes.vocab_size) return {};
   if (suffixes.first_ranks == nullptr) return {{0, suffixes.count}, 0};

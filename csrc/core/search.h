@@ -12,7 +12,7 @@ namespace suffolk {
 
 inline constexpr std::uint32_t kMaxNodes = 65536;
 
-// Bounds that every query gives: 1 <= min_match <= max_match, 1 <= max_depth, max_match + max_depth <= order_depth,
+// The bounds of a query: 1 <= min_match <= max_match, 1 <= max_depth, max_match + max_depth <= order_depth,
 // max_nodes <= kMaxNodes. A draft leaves out nodes of fewer than least_count occurrences.
 struct QueryBounds {
   std::uint32_t max_match = 16;

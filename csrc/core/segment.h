@@ -47,8 +47,8 @@ class Segment {
   // Throws kInvalidArgument unless these document indices rise and exist.
   void require_documents(std::span<const std::uint32_t> deleted) const;
 
-  // Throws kCorruption, naming the place, if the file is damaged. kHeaders checks nothing beyond opening. kChecksums reads the
-  // whole file once. kFull also checks the order of all positions, the documents and the directory; it takes 1 bit of memory a
+  // Throws kCorruption, naming the place, if the file is damaged. kHeaders checks no more than the constructor. kChecksums reads
+  // the whole file once. kFull also checks the order of all positions, the documents and the directory; it takes 1 bit of memory a
   // token.
   void verify(Depth depth, const Progress& progress) const;
 

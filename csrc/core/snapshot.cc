@@ -80,7 +80,7 @@ std::uint64_t Snapshot::count_documents(std::span<const std::uint32_t> pattern, 
   for (std::size_t s = 0; s < intervals.size() && found < most; ++s) {
     const std::uint64_t size = intervals[s].size();
     later -= size;
-    // An equal share of what is left, and what later segments cannot use.
+    // An equal share of the probes that are left, and further probes that later segments cannot use.
     const std::uint64_t probes = std::min(size, std::max(left / (intervals.size() - s), left - std::min(left, later)));
     const bool whole = !has_deleted(s);
     std::unordered_set<std::uint64_t> documents;

@@ -1,4 +1,4 @@
-// What one query searches: published files, segments in memory, and deletions of both.
+// The segments that one query searches: published files, segments in memory, and deletions of both.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace suffolk {
 struct FileSet {
   std::vector<std::shared_ptr<const Segment>> segments;
   std::vector<std::shared_ptr<const Segment>> deletions;  // hold the tokens of deleted documents
-  std::vector<DocumentIndices> deleted;                   // of each segment; empty: not known
+  std::vector<DocumentIndices> deleted;                   // the deleted documents of each segment; empty: not known
 
   // Throws kInvalidArgument for lists that do not fit the segments.
   void check() const;
 };
 
-// A segment in memory and the documents of it that are removed.
+// A segment in memory, and its removed documents.
 struct LiveSegment {
   std::shared_ptr<const MemorySegment> segment;
   std::shared_ptr<const DocumentIndices> removed;  // null if none
@@ -67,15 +67,15 @@ class Snapshot {
   std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
 
   // The number of documents that hold the pattern and are not deleted, at most `most`. It is exact for a pattern of up to
-  // kDocumentProbes * (most + kDocumentProbes) occurrences. If a pattern is more frequent, that many occurrences
-  // are probed, spread evenly. The number may then be too small, never too large. Throws kInvalidArgument if the
+  // kDocumentProbes * (most + kDocumentProbes) occurrences. If a pattern is more frequent, this number of occurrences
+  // is probed, spread evenly. The result may then be too small, never too large. Throws kInvalidArgument if the
   // deleted documents of the files are not known.
   std::uint64_t count_documents(std::span<const std::uint32_t> pattern, std::uint64_t most) const;
 
   // The document of an occurrence: its index in its segment.
   std::uint64_t document_at(const Place& place) const noexcept;
 
-  // The tokens of all live documents of a group in memory, each followed by kEnd; from the oldest on.
+  // The tokens of all live documents of a group in memory, from the oldest on. Each document is followed by kEnd.
   std::vector<std::uint32_t> group_text(std::uint64_t key) const;
 
   // For each segment in memory, the documents with these numbers. Throws kNotFound for a number that is not in memory, or is removed.

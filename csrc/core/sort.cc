@@ -57,7 +57,8 @@ class Sorter {
     }
   }
 
-  // Whether the suffix that begins a token later places this suffix. REQUIRES: the token at `at` is no separator.
+  // Whether the place of this suffix is induced from the suffix that begins a token later. REQUIRES: the token at `at` is no
+  // separator.
   bool is_induced(std::size_t at) const { return tokens_[at + 1] < group_begin_[tokens_[at]]; }
 
   template <typename Run>
@@ -218,9 +219,9 @@ class Sorter {
 
   // Induced suffixes are sorted by more than order_depth tokens. If two agree in order_depth tokens, they must be sorted by
   // position. All suffixes of this kind are marked. They were induced, over one or more steps, from direct suffixes
-  // that agree in at least mark_depth_ tokens, but in fewer than order_depth. (Of two suffixes that agree in
-  // order_depth tokens, each step is induced for both or for none as long as two of these tokens are left. If fewer may
-  // be left, all suffixes are marked.)
+  // that agree in at least mark_depth_ tokens, but in fewer than order_depth. (Take two
+  // suffixes that agree in order_depth tokens. As long as two of these tokens are left, each step is induced for both
+  // suffixes or for none. If fewer may be left, all suffixes are marked.)
   void restore_ties() {
     std::atomic<std::uint32_t> next = 0;
     parallel([&](unsigned) {

@@ -109,9 +109,9 @@ class RunSorter {
   RunSorter(const Text<Token>& text, std::uint32_t mark_depth, std::size_t limit, const std::atomic<bool>& stop)
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
-  // Sorts suffixes that agree in their first `depth` tokens, and do not end there, by their first order_depth tokens; ties by
-  // position. Sets kMark on suffixes that agree with another in mark_depth tokens, unless all these suffixes agree in order_depth
-  // tokens. It may set more marks; if mark_depth is 0, it sets all.
+  // Sorts suffixes by their first order_depth tokens, ties by position. The suffixes agree in their first `depth` tokens and do not
+  // end there. Sets kMark on suffixes that agree with another suffix in mark_depth tokens, unless all these suffixes agree in
+  // order_depth tokens. May mark further suffixes. If mark_depth is 0, marks all.
   // REQUIRES: positions are below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {
     const std::size_t needed = std::min(run.size(), limit_);
@@ -284,7 +284,7 @@ class RunSorter {
     if (near) mark(run);
   }
 
-  // Sets `near` if the two may agree in mark_depth_ tokens but differ in order_depth.
+  // Sets `near` if the two suffixes may agree in mark_depth_ tokens but differ in order_depth tokens.
   bool precedes(std::uint32_t a, std::uint32_t b, std::uint32_t depth, bool& near) const {
     while (depth < text_.order_depth && text_.agree(a, b, depth)) depth += text_.key_tokens;
     if (depth >= text_.order_depth) return a < b;

@@ -1,5 +1,5 @@
-// The index structure: tokens and their sorted suffix positions. A mapped segment, a segment in memory and the context of one
-// request are all read as `Suffixes`, on which every search and draft works.
+// The index structure: tokens and their sorted suffix positions. Every search and draft works on `Suffixes`: a view of a mapped
+// segment, of a segment in memory, or of the context of one request.
 #pragma once
 
 #include <bit>

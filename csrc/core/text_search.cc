@@ -19,7 +19,8 @@ std::size_t find_last(std::span<const std::uint32_t> text, std::size_t end, std:
   return end;
 }
 
-// Finds how much of the end of a pattern ends at each position of a text: the Z algorithm (Gusfield 1997, section 1.4), backwards.
+// Finds for each position of a text the longest ending of a pattern that ends there. This is the Z algorithm (Gusfield 1997,
+// section 1.4) from right to left.
 class PatternEnds {
  public:
   explicit PatternEnds(std::span<const std::uint32_t> pattern) : pattern_(pattern), own_(pattern.size()) {

@@ -14,7 +14,7 @@ namespace suffolk {
 struct TextMatch {
   std::uint32_t length = 0;         // tokens; 0 if nothing was found
   std::vector<std::uint32_t> ends;  // the position after each occurrence, rising
-  std::uint64_t compared = 0;       // tokens of the text with tokens of the context
+  std::uint64_t compared = 0;       // number of comparisons of a token of the text with a token of the context
 };
 
 // Reads the first `searched` tokens of `text` for occurrences of the longest suffix of `context` within bounds. Documents in `text`

@@ -49,7 +49,7 @@ class Cursor {
   const KeptTokens* kept_;
   const SuffixOrder* order_;
   std::uint32_t segment_;
-  Interval ranks_;  // not read yet
+  Interval ranks_;  // the ranks that are not read yet
   std::size_t next_ = 0;
   std::size_t size_ = 0;
   std::array<SuffixEntry, kBlock> entries_;

@@ -13,8 +13,8 @@ namespace suffolk {
 // The position of the suffix of a rank. Throws kCorruption if it lies outside the tokens. REQUIRES: rank < suffixes.count
 std::uint32_t checked_position(const Suffixes& suffixes, std::uint64_t rank);
 
-// Writes the new positions of the kept suffixes with ranks ranks[i] in segments[i], in suffix order over all segments, to `out`.
-// Returns the end of what it wrote: at most one position for each rank.
+// Writes to `out` the new positions of the kept suffixes with ranks ranks[i] in segments[i], in suffix order over all segments.
+// Returns the end of the written positions: at most one for each rank.
 //
 // Each segment is read ahead in blocks, so that reads from memory overlap. Takes some KiB of memory for each segment.
 // O(log segments) comparisons for each suffix. Thread-safe.

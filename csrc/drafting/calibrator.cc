@@ -95,7 +95,7 @@ void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
 void Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> tokens) {
   const Kinds kinds(tree);
   const std::size_t size = tree.tokens.size();
-  if (size == 0) return reliability.add<float>({}, {});  // it decays
+  if (size == 0) return reliability.add<float>({}, {});  // only decays
   std::vector<Kind> judged;
   std::vector<double> estimates;
   std::vector<float> chances;

@@ -1,8 +1,8 @@
 // Estimates the acceptance probability of retrieved tokens, and learns it while decoding.
 //
-// A share of counts is not a probability: if a match of two tokens was always followed by one token, that token is not certain. The
-// same share means different probabilities in a corpus and in the context of the request. So each source has its own tables. For
-// each kind of node, a table holds how often a node with an accepted parent was accepted.
+// A share of counts is not a probability. If one token always followed a match of two tokens, it still is not certain to be
+// accepted. A share means different probabilities in a corpus and in the context of the request. So each source has its own tables.
+// For each kind of node, a table holds how often a node with an accepted parent was accepted.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
 
-  // Compares the estimates with the outcomes.
+  // The reliability diagram of the estimates.
   Reliability reliability;
 
   // Writes the estimated probability, in 0..1, that each node's whole path is accepted. The scores of a node's children add up to

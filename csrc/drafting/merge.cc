@@ -70,7 +70,7 @@ class Trie {
     std::int32_t token, parent;
     std::uint32_t sources = 0;
     double value = 0;      // the probability given its parent; after `score`, the probability of the whole path
-    double sum_below = 0;  // of the probabilities of its children
+    double sum_below = 0;  // the sum of its children's probabilities
   };
 
   double& sum_below(std::int32_t parent) { return parent < 0 ? root_sum_ : nodes_[static_cast<std::size_t>(parent)].sum_below; }

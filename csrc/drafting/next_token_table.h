@@ -31,14 +31,14 @@ class NextTokenTable {
   static constexpr std::size_t kWidth = 8;  // candidates stored for an end
   static constexpr std::size_t kOrder = 4;  // tokens of the longest end
 
-  // `ends`: the capacity, 64..2^24, rounded up to a power of two; 80 bytes each, allocated now. Throws kInvalidArgument for another
-  // number, kResourceExhausted if there is no memory.
+  // Allocates the table. `ends`: its capacity, 64..2^24, rounded up to a power of two; 80 bytes each. Throws kInvalidArgument for
+  // another number, kResourceExhausted if there is no memory.
   explicit NextTokenTable(std::size_t ends);
 
   // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth most likely
   // `candidates` (ids, the most likely first) with their `log_probabilities`, for the token tokens[size - rows + j]. O(rows)
-  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, if
-  // the two have different or broken numbers of rows, if there are as many rows as tokens or more, or if a candidate is
+  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, if both
+  // arrays do not have the same whole number of rows, if there are as many rows as tokens or more, or if a candidate is
   // negative.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
@@ -61,7 +61,7 @@ class NextTokenTable {
     std::uint64_t used = 0;  // value of clock_ at the last use
     Distribution distribution{};
   };
-  // The distribution after the longest stored end, null if there is none, and the length of that end.
+  // The distribution after the longest stored end, and the length of this end. Null if no end is stored.
   struct Known {
     const Distribution* distribution;
     std::size_t order;

@@ -1,9 +1,9 @@
 // Reweights retrieved tokens by the target's sampling noise, which is known before the target samples.
 //
-// The target samples the token with the highest sum of log probability and Gumbel noise. The noise is a hash of seed, position
-// and token. So if two tokens followed equally often, more noise makes a token more likely. A token of probability p with
-// noise g is sampled with probability exp(-(1 - p) / p * exp(-g)). But only the mean of p over texts is known, and p is mostly
-// near 0 or 1. So the formula has weights that are fitted.
+// The target samples the token with the highest sum of log probability and Gumbel noise. The noise is a hash of seed, position and
+// token. So of two tokens that followed equally often, the one with more noise is likelier. A token of probability p with noise g
+// is sampled with probability exp(-(1 - p) / p * exp(-g)). But p is not known. Only its mean over texts is known, and p is mostly
+// near 0 or 1. So the formula here has fitted weights.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 
 namespace suffolk::drafting {
 
-// The token with the highest logit / temperature + gumbel_noise(seed, position, token); the smallest of several. A NaN is highest.
+// The token with the highest logit / temperature + gumbel_noise(seed, position, token). Of equal tokens, the smallest id. A NaN is
+// highest.
 //
 // The logarithms of the noise are taken only for tokens that may win: the bits of the hash bound the noise.
 // REQUIRES: temperature > 0; at least one logit

@@ -15,7 +15,7 @@ constexpr double kSpeed = 1, kSpeedStep = 0.1;
 // Standard deviation of the logarithm of a pass's time: at first, and the bounds of what is learned.
 constexpr double kNoise = 0.1, kLeastNoise = 0.02, kMostNoise = 0.5;
 constexpr double kNoiseRate = 0.02;
-// Share of what is known of the curve that is forgotten in a pass, so that a size that is not used becomes uncertain again.
+// Share of the knowledge of the curve that a pass forgets. So sizes that are not used become uncertain again.
 constexpr double kForgetting = 0.0005;
 constexpr double kMostSurprise = 4;  // most expected variances by which one pass raises the noise
 
@@ -62,7 +62,7 @@ void PassTimes::update(double rows, double requests, double context, double seco
   speed_variance_ += kSpeedStep * kSpeedStep;
   for (std::size_t cell = 0; cell < covariance_.size(); ++cell) covariance_[cell] += kForgetting * (prior_[cell] - covariance_[cell]);
   for (double& each : speed_covariance_) each *= 1 - kForgetting / 2;
-  // What is seen is the speed plus the correction of the pass; `shared` are its covariances with the state.
+  // The observation is the speed plus the correction of the pass; `shared` are its covariances with the state.
   const Place seen = place(rows);
   const double speed_shared = speed_variance_ + weighed(seen, speed_covariance_);
   std::vector<double> shared(points);

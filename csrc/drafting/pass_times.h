@@ -35,7 +35,7 @@ class PassTimes {
   double slowdown() const;
 
  private:
-  // The weights of measured points in the correction of a pass: `share` of the point `above`, the rest of the point before.
+  // The weights of measured points in the correction of a pass: `share` for the point `above`, the rest for the point before it.
   struct Place {
     std::size_t above;
     double share;
@@ -49,7 +49,7 @@ class PassTimes {
   std::vector<double> sizes_, measured_;
   Terms terms_;
   double last_slope_;
-  // Logarithms: the speed, then the correction of each point; with their covariance, row by row.
+  // The state of the filter: logarithms of the speed and of the correction of each point, with their covariance, row by row.
   double speed_ = 0;
   std::vector<double> corrections_;
   double speed_variance_;

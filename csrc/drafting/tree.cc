@@ -55,7 +55,7 @@ void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> 
 
 namespace {
 
-// The path of nodes for which `follows(node, parent, depth)`; a node's parent is -1 at the root, which has depth 0.
+// The path of nodes for which `follows(node, parent, depth)` holds. For children of the root, the parent is -1 and the depth 0.
 template <typename Follows>
 std::vector<std::int64_t> path_of(std::span<const std::int32_t> parents, const Follows& follows) {
   std::vector<std::int64_t> path;

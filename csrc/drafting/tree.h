@@ -15,14 +15,14 @@ struct ScoredTree {
   std::span<const std::uint32_t> sources;  // a bit for each source that proposed the node
 };
 
-// Each entry must be -1 (a child of the context's last token) or the index of an earlier entry, and there must be fewer than 2^31.
-// Otherwise throws kInvalidArgument, naming the first bad node. O(n)
+// Throws kInvalidArgument, naming the first bad node, unless each entry is -1 (a child of the context's last token) or the index of
+// an earlier entry. Also throws kInvalidArgument for 2^31 entries or more. O(n)
 void require_parents(std::span<const std::int32_t> parents);
 
 // Throws kInvalidArgument, naming the first bad node, unless all are in 0..vocab_size-1. O(n)
 void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_size);
 
-// Throws kInvalidArgument, naming the first bad node, unless all are within 0..1. NaN is not. O(n)
+// Throws kInvalidArgument, naming the first bad node, unless all are within 0..1. NaN is refused. O(n)
 void require_scores(std::span<const float> scores);
 
 // Throws kInvalidArgument, naming the rule, unless `tree` keeps the rules of ScoredTree. O(n)
@@ -36,9 +36,10 @@ void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> 
 // REQUIRES: parents passed require_parents; tokens has their length
 std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text);
 
-// The accepted nodes, from the top down: each is the token sampled after its parent. `sampled` has the token after the context and
-// after each node. An entry below 0 means that no token is allowed there; that node is not accepted. The first of equal siblings
-// counts. O(n) REQUIRES: parents passed require_parents; tokens has their length, and sampled one more
+// The accepted nodes, from the top down. A node is accepted if it equals the token sampled after its accepted parent. `sampled` has
+// the token after the context and after each node. If a node's entry is below 0, no token is allowed after the node, and the node
+// is not accepted. The first of equal siblings counts. O(n) REQUIRES: parents passed require_parents; tokens has their length, and
+// sampled one more
 std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
                                         std::span<const std::int64_t> sampled);
 

@@ -1,4 +1,4 @@
-// Draft trees of many contexts in columns that one object owns, so that no call makes an object for each tree or node.
+// Draft trees of many contexts, in columns that one object owns. So no call makes an object for each tree or node.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Trees {
   CountedTree counted(std::size_t tree) const;
   std::span<float> scores(std::size_t tree) { return part<float>(scores_, trees_[tree]); }
 
-  // Adds a tree of an index. A score is the tree's own, or else the share of the match's occurrences that continue with
-  // the node's path. All sources are `source`.
+  // Adds a tree of an index, with the tree's scores. If it has none, a score is the share of the match's occurrences that
+  // continue with the node's path. All sources are `source`.
   void add(const DraftTree& tree, std::uint32_t source);
   // Adds a tree with its columns. Without counts, each count is 1. REQUIRES: all columns have one length
   void add(const ScoredTree& tree, const CountedTree& counted, bool partial);
@@ -68,9 +68,9 @@ class Drafts {
   std::vector<std::size_t> ends_;  // of each request, in `trees`
 };
 
-// For each request, the largest of its trees of each match length, in the order in which the lengths come. Trees without nodes are left
-// out. Trees of one length differ only in where they were cut. `counts`: trees of each request; throws kInvalidArgument if their sum
-// is above the number of trees.
+// For each request and each match length, the largest tree. Lengths keep the order of their first trees. Trees without nodes are
+// left out. Trees of one match length differ only in where they were cut. `counts`: trees of each request; throws kInvalidArgument
+// if their sum is above the number of trees.
 Drafts largest_trees(const Trees& trees, std::span<const std::size_t> counts);
 
 // The trees of one source in a draft of several requests.

@@ -74,7 +74,7 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
   _tile_release();
 }
 
-// As many rows as fit the L2 cache.
+// The number of packed rows that fit the L2 cache.
 std::size_t most_rows(std::size_t inputs) { return std::clamp<std::size_t>(kCachedInputs / inputs / (2 * kTile) * (2 * kTile), 2 * kTile, 512); }
 
 constexpr Backend kAmx = {.name = "AMX", .panel = kPanel, .most_rows = most_rows, .packed_size = packed_size, .pack = pack, .multiply = multiply};

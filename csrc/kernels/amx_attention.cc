@@ -61,7 +61,7 @@ SUFFOLK_TARGET inline __m512 exponential(__m512 x) {
   return _mm512_scalef_ps(power, whole);
 }
 
-// Turns the products of a query with the keys, [kPiece] floats, into weights of bf16 in the first half of the same memory.
+// Turns the products of a query with the keys, [kPiece] floats, into bf16 weights. The weights take the first half of this memory.
 SUFFOLK_TARGET void weigh_query(const Piece& piece, std::size_t row, float* scores) {
   constexpr std::size_t kVectors = kPiece / kTile;
   const Seen seen = piece.each[row];
@@ -89,7 +89,7 @@ SUFFOLK_TARGET void weigh_query(const Piece& piece, std::size_t row, float* scor
   piece.to.sums[row] = _mm512_reduce_add_ps(sum);
 }
 
-// The queries [row, row + rows) of a piece whose keys and values are packed; `out` is scratch memory for kRows values.
+// Computes the queries [row, row + rows) of a piece with packed keys and values. `out` is scratch memory for kRows values.
 SUFFOLK_TARGET void attend_rows(const Piece& piece, std::size_t row, std::size_t rows, const float* keys, const float* values, float* out) {
   const std::size_t stride = padded_width(piece.key_width), width = piece.to.width;
   const auto multiply = rows > kTile ? multiply_panel<2, 2> : multiply_panel<1, 2>;

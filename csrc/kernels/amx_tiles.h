@@ -1,5 +1,5 @@
-// Tile matrix instructions (AMX) for bf16: what products and attention share. GCC has them in amxbf16intrin.h, clang in
-// amxintrin.h.
+// Tile matrix instructions (AMX) for bf16: the functions that products and attention share. GCC has the instructions in
+// amxbf16intrin.h, clang in amxintrin.h.
 #pragma once
 
 #define SUFFOLK_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512bf16")))
@@ -73,8 +73,8 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&ro
   }
 }
 
-// Packs up to 16 rows, of which `row(m)` is the m-th or null, as blocks of 32 inputs: [pair of inputs, row], padded with zero rows.
-// The rows are the second operand of a product.
+// Packs up to 16 rows, the second operand of a product, as blocks of 32 inputs: [pair of inputs, row]. `row(m)` gives the m-th row,
+// or null. Missing rows are zeros.
 template <class Row>
 SUFFOLK_TARGET inline __attribute__((always_inline)) void pack_group(const Row& row, std::size_t inputs, float* packed) {
   for (std::size_t k = 0; k < inputs; k += kTileInputs, packed += kTileFloats) {
@@ -88,7 +88,7 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void pack_group(const Row& 
   }
 }
 
-// The first operand of a product: one panel of weights, and the panel that is read next.
+// The first operand of a product (one panel of weights), and the panel that is read next.
 struct Panel {
   const BFloat16* weights;
   const BFloat16* next;  // the next panel, of as many outputs; null if there is none, or it is already prefetched

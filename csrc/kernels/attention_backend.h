@@ -15,7 +15,7 @@ constexpr std::size_t kFloatsPerLine = 16;  // widths of fp32 numbers are padded
 
 inline std::size_t padded_width(std::size_t width) { return (width + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine; }
 
-// The weighted values of queries over some keys: what is merged.
+// The weighted values of queries over some keys. Results over different keys can be merged.
 struct Sums {
   float* out;    // [queries, width]: the weighted sum of the values
   float* peaks;  // [queries]: the largest score
@@ -47,7 +47,7 @@ struct Piece {
 };
 
 struct AttentionBackend {
-  const char* name;  // of its instructions, for people
+  const char* name;  // the name of its instructions, for messages
   bool separates;    // whether the queries of a piece may see different positions
 
   // Before and after a thread's calls of `attend`; null if nothing is to be done.

@@ -1,10 +1,11 @@
-// The loops of every attention backend except amx_attention.cc. A source file includes it after tiles.h, with a class `Set` as described there that
-// also has:
+// The loops of every attention backend except amx_attention.cc. A source file includes this header after tiles.h. Its class `Set`
+// (see tiles.h) also has:
 //
 //   std::size_t kScoreRows      queries of a tile; its kScoreRows * kScoreKeys partial sums fit the registers
 //   Vector spread(float)        the number in all lanes
 //
-// Plain loops are written so that the compiler makes vectors of them. It fuses no products, so their bits are always the same.
+// Plain loops are written so that the compiler makes vectors of them. The compiler fuses no products, so the bits are always the
+// same.
 #pragma once
 
 #include <bit>

@@ -8,7 +8,7 @@
 namespace suffolk::kernels {
 
 struct Backend {
-  const char* name;   // of its instructions, for people
+  const char* name;   // the name of its instructions, for messages
   std::size_t panel;  // outputs whose weights are read together
 
   // The most rows at a time.

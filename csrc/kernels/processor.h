@@ -1,5 +1,5 @@
-// Instructions beyond the architecture's baseline that this processor has and the operating system allows. The processor itself is
-// asked: __builtin_cpu_supports asks the compiler's library, and some of these libraries answer no to everything.
+// Instructions beyond the architecture's baseline that this processor has and the operating system allows. The cpuid instruction is
+// used, because __builtin_cpu_supports asks the compiler's library, and some of these libraries always answer no.
 #pragma once
 
 namespace suffolk::kernels {
@@ -11,8 +11,8 @@ struct Processor {
   bool amx = false;          // these, and AMX for bf16; Linux enables it only for processes that ask
 };
 
-// Always the same. Safe to call from any thread. For tests, the variable SUFFOLK_INSTRUCTIONS of the process names the best set that
-// may be used: none, avx2, avx512, avx512-bf16 or amx. Any other value changes nothing.
+// The result is always the same. Safe to call from any thread. For tests, the variable SUFFOLK_INSTRUCTIONS of the process names
+// the best set that may be used: none, avx2, avx512, avx512-bf16 or amx. Any other value changes nothing.
 const Processor& processor() noexcept;
 
 }  // namespace suffolk::kernels

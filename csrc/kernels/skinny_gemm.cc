@@ -33,7 +33,7 @@ void multiply_few(const Backend& backend, const SkinnyGemm& product, unsigned th
   kept.resize(std::max(kept.size(), backend.packed_size(product.row_count, product.inputs) + kAlignment / sizeof(float)));
   void* aligned = kept.data();
   std::size_t space = kept.size() * sizeof(float);
-  auto* const packed = static_cast<float*>(std::align(kAlignment, kAlignment, aligned, space));  // of this thread: others take pieces
+  auto* const packed = static_cast<float*>(std::align(kAlignment, kAlignment, aligned, space));  // this thread's memory, which the others read
   backend.pack(product, packed);
   const std::size_t panels = (product.outputs + backend.panel - 1) / backend.panel;
   const std::size_t useful = std::max<std::size_t>(1, product.row_count * product.inputs * product.outputs / kLeastWork);

@@ -1,15 +1,15 @@
 // A linear layer for few rows: y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]), for the rows of a draft tree.
 //
-// Weights are read in place, once for up to 64 rows, so that a few rows cost little more than one. Sums are fp32, and are
+// Weights are read in place, once for up to 64 rows. So a few rows cost little more than one. Sums are fp32, and are
 // rounded once to the element type of the operands. Weights may also be int8, with a scale for each output. This takes a
-// quarter or half of the memory traffic, for results that need not be exact.
+// quarter or half of the memory traffic, but the results are not exact.
 //
-// **A row's result is the same, bit for bit, for any other rows, any number of rows, any place among them, and any number of
-// threads.** Each (row, output) has n partial sums: 16 with AVX-512, otherwise 8. Sum j adds the products of the inputs j, j +
-// n, j + 2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. Some processors have products of pairs of
-// bf16 (AVX-512 BF16) or tile matrix instructions (AMX). There, bf16 products without int8 are added in the order of these
-// instructions, and subnormal numbers count as 0. This holds for an even number of inputs, or for whole tiles. So the bits depend
-// on the processor.
+// **The bits of a row's result do not depend on other rows, the number of rows, the row's place among them, or the number of
+// threads.** Each (row, output) has n partial sums: 16 with AVX-512, otherwise 8. Sum j adds the products of the inputs j, j+n,
+// j+2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. Some processors have products of pairs of bf16
+// (AVX-512 BF16) or tile matrix instructions (AMX). There, bf16 products without int8 are added in the order of these instructions,
+// and subnormal numbers count as 0. AVX-512 BF16 needs an even number of inputs, and AMX needs whole tiles. So the bits depend on
+// the processor.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The loops of every backend. Before a source file includes this header, it defines SUFFOLK_TARGET, the instructions that its
 // functions may use. The file gives `backend_of` a class `Set` that extends `Scalars`:
 //
-//   const char* kName                   for people
+//   const char* kName                   the name, for messages
 //   Vector                              kLanes fp32 numbers
 //   std::size_t kLanes                  8 or 16
 //   kTileOutputs                        an array: how many outputs a tile of 1, 2, ... rows has; divisors of kPanelOutputs

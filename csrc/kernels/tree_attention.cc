@@ -24,7 +24,7 @@ const AttentionBackend& best_backend(Element element, std::size_t key_width, std
 
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
 
-// Sums of `queries` queries take `floats_of` them in memory.
+// The floats in memory that `Sums` of `queries` queries take.
 std::size_t floats_of(std::size_t queries, std::size_t width) { return queries * (width + 2); }
 
 Sums sums_at(float* memory, std::size_t queries, std::size_t width) {
@@ -92,7 +92,8 @@ class Layer {
     return queries(block) * static_cast<std::size_t>(block.end_piece - block.first_piece) * kPiece * (at_.key_width + at_.value_width);
   }
 
-  // Computes the pieces [begin, end) of a block. Each is merged into `all`, [queries], or, if `apart`, written to the next of them.
+  // Computes the pieces [begin, end) of a block. Merges each piece into `all`, the sums of the queries. If `apart`, writes each
+  // piece to its own sums, one after another from `all` on.
   void attend(const Block& block, std::int64_t begin, std::int64_t end, float* all, bool apart, Scratch& scratch) const {
     const std::size_t count = queries(block), floats = floats_of(count, width());
     const float* query = read_queries(block, scratch.queries.floats((count + kQuerySlack) * padded_width(at_.key_width)));
@@ -151,7 +152,8 @@ class Layer {
     return block.span->chain != 0 || piece * kPieceTokens + seen.end <= block.span->cached;
   }
 
-  // The rows [row, end) that see the same keys of `piece` as `row`, if they see them at all. Lists what each query sees in `each`.
+  // The rows [row, end) that see the same keys of `piece` as `row`, as far as they see any. Lists the positions of each query in
+  // `each`.
   std::int64_t find_rows(const Block& block, std::int64_t row, std::int64_t piece, Seen& seen, std::vector<Seen>& each) const {
     each.clear();
     for (std::int64_t next = row; next < block.end; ++next) {
@@ -229,7 +231,7 @@ void attend_blocks(const Layer& layer, const std::vector<Block>& blocks, unsigne
   });
 }
 
-// Computes blocks whose pieces are divided into `parts` among the threads, and merges them afterwards.
+// Computes blocks by several threads: the pieces of a block are divided into `parts`, which are merged afterwards.
 void attend_parts(const Layer& layer, const std::vector<Block>& blocks, std::int64_t parts, unsigned threads) {
   thread_local Memory kept;
   std::vector<std::size_t> begins{0};

@@ -1,7 +1,7 @@
 // Attention of the rows of draft trees and prompt chunks, over a KV cache whose rows are read in place.
 //
-// **A row's result is the same, bit for bit, for any other rows, any tree, any division of its text into passes and any number of
-// threads.** It depends on the row's query and on the keys and values of the tokens before it, in the order of their positions.
+// **The bits of a row's result do not depend on other rows, the tree, the division of the text into passes or the number of
+// threads.** They depend on the row's query and on the keys and values of the tokens up to it, in the order of their positions.
 // Positions are cut into pieces at multiples of kPiece. In a piece, a score sums its products as `skinny_gemm.h` says, and
 // weighted values are added in the order of positions. The pieces are merged in order, each with its own maximum. So it does not
 // matter where a token's key lies: among the cached tokens, or as an ancestor anywhere in the tree.
@@ -20,8 +20,8 @@ namespace suffolk::kernels {
 struct AttentionSpan {
   std::int64_t begin;   // its first row in the pass
   std::int64_t rows;    // number of rows
-  std::int64_t first;   // cache row of position 0; the tokens before the span lie in the rows that follow
-  std::int64_t cached;  // number of these tokens
+  std::int64_t first;   // cache row of position 0; the cached tokens before the span lie in consecutive rows from here on
+  std::int64_t cached;  // number of cached tokens before the span
   std::int64_t chain;   // 1: row i is at position cached + i, and in the next cache row; 0: `ancestors` has its path
 };
 

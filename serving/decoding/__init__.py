@@ -1,7 +1,7 @@
 """Decodes texts of a model, with drafts that it verifies.
 
-``engine`` has the loop, the policy that decides what is drafted, sampling and the model's passes. ``drafters`` has each source of
-drafts: retrieval, neural heads, merged ones. ``replay`` drafts along recorded texts, to measure without a model.
+``engine`` has the loop, the policy that decides what is drafted, sampling and the model's passes. ``drafters`` has the sources of
+drafts: retrieval, neural heads, and drafters that merge others. ``replay`` measures drafters on recorded texts, without a model.
 
 Threads: one thread steps an engine; callers hand over requests and read texts through queues. Drafters run in the step's thread,
 except retrieval over a network and drafts that are prepared while the model computes.

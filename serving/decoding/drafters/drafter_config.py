@@ -30,7 +30,7 @@ class DrafterConfig:
         """Options with the values None, False or empty are ignored.
 
         Raises:
-            InvalidArgument: no drafter has a name or option, or an option that may be repeated is not a list.
+            InvalidArgument: a drafter or an option is unknown, or the value of a repeatable option is not a list.
             Unsupported: as ``find``.
         """
         named = [find(name) for name in names]

@@ -54,7 +54,7 @@ class DrafterOption:
 
 
 class CalibratedDrafter(Protocol):
-    """A drafter whose probabilities are calibrated by what the target accepted."""
+    """A drafter with calibrated probabilities. The calibration learns from the tokens that the target accepts."""
 
     name: str
 
@@ -122,8 +122,8 @@ class DrafterEntry:
         is_neural: whether it runs a model. A hybrid then decides in each step whether to run it.
         reads_states: whether it reads the target's hidden states. Compiled passes do not return them.
         reads_datastores: whether it drafts from datastores.
-        takes_head: whether a config.json of another program describes a head for this drafter; None if it has no heads. A
-            config.json of Suffolk names its drafter (``"suffolk": name``).
+        takes_head: decides whether the config.json of another program describes a head for this drafter. None if the drafter has
+            no heads. A config.json of Suffolk names its drafter (``"suffolk": name``).
         take: "module:function". The function takes this entry and all options, and returns this drafter's options, or None
             if there are none. It rejects bad values before anything is loaded. If it is empty, ``given`` is used.
         package: name and version of a plugin's package; empty for a built-in drafter.

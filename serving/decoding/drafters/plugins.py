@@ -1,6 +1,6 @@
 """Finds and loads drafters of other packages, which are entry points of the group ``suffolk.drafters``.
 
-An entry point's name is the drafter's, its value a ``DrafterEntry``. A package is imported when its drafter is requested.
+An entry point has the drafter's name. Its value is a ``DrafterEntry``. A package is imported when its drafter is requested.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def loaded() -> list[DrafterEntry]:
 
 
 def load(name: str, built_in: Mapping[str, DrafterEntry]) -> DrafterEntry | None:
-    """The entry of the plugin called ``name``; None if no package has it.
+    """The entry of the plugin called ``name``; None if no package has this plugin.
 
     Raises:
-        Unsupported: two packages have it, it cannot be imported, or its entry is invalid. The message names the
+        Unsupported: two packages have the plugin, it cannot be imported, or its entry is invalid. The message names the
             package.
     """
     if name in _loaded:

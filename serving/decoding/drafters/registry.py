@@ -134,7 +134,7 @@ def find(name: str, others: Sequence[str] = ()) -> DrafterEntry:
     """The entry of the drafter called ``name``. Imports its package if the drafter is a plugin.
 
     Raises:
-        InvalidArgument: no drafter has this name. The message lists ``others`` too, which the caller makes itself.
+        InvalidArgument: no drafter has this name. The message also lists ``others``, the names that the caller handles itself.
         Unsupported: the plugin cannot be loaded (``plugins.load``).
     """
     if entry := BUILT_IN.get(name) or plugins.load(name, BUILT_IN):

@@ -14,5 +14,5 @@ def first_line(error: BaseException) -> str:
 
 
 def message_line(error: BaseException) -> str:
-    """The first line of the message of ``error`` without a full stop; its type if it has none."""
+    """The first line of the message of ``error`` without a full stop; the type of ``error`` if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

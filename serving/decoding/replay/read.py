@@ -1,4 +1,4 @@
-"""Reads recordings, and logs of OpenAI's API and conversations, tokenized as for a given model."""
+"""Reads recordings. Also reads logs of OpenAI's API and conversations, and tokenizes them as for a given model."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _turns(conversation: Conversation | None) -> Sequence[Exchange]:
 def _config_vocab_size(model: str | Path) -> int:
     """Vocabulary size of the model in the tokenizer's folder; 0 if unknown.
 
-    It may exceed the tokenizer's vocabulary.
+    A model may have more ids than its tokenizer.
     """
     path = model_file(model, "config.json")
     try:

@@ -62,7 +62,7 @@ class RecordedStates:
         self._tokens, self._prompt, self._given, self._chunk = tokens, prompt, 0, None
 
     def advance(self, request_id: int, length: int, learns: bool = True) -> float:
-        """Extend the text to ``length`` tokens. The target reads all tokens but the last one, in chunks. Returns learning seconds.
+        """Extend the text to ``length`` tokens. The target reads all but the last one, in chunks. Returns the seconds of learning.
 
         Args:
             learns: whether the drafter learns from the logits of the new tokens.
@@ -75,7 +75,7 @@ class RecordedStates:
             self._cache.copy(_WHOLE, SLOT, begin, end)
             if self._reader is not None and chunk.result.features is not None:
                 self._reader.follow(request_id, chunk.result.features[begin - chunk.begin : end - chunk.begin])
-            first = max(begin, self._prompt - 1)  # the first generated token has its logits at the prompt's last token
+            first = max(begin, self._prompt - 1)  # the prompt's last token has its logits
             if self._learner is not None and learns and first < end:
                 logits = chunk.result.logits[first - chunk.end :][: end - first]
                 learning = time.perf_counter()

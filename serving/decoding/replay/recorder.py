@@ -80,7 +80,7 @@ class Recorder:
             try:
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
-            except BaseException:  # a full disk or Ctrl-C must not leave half a line
+            except BaseException:  # after a full disk or Ctrl-C: remove half a line
                 os.ftruncate(self._file, before)
                 raise
         finally:

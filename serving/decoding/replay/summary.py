@@ -13,7 +13,7 @@ DEPTHS = 6
 
 
 def summarize(stats: Sequence[GenerationStats]) -> dict[str, Any]:
-    """Sums and means over any number of texts. The pass that completes a prompt and its generated token are excluded.
+    """Sums and means over any number of texts. The pass that completes a prompt and the token of this pass are excluded.
 
     ``mean_generated_length`` is M, tokens per pass; 1 without a pass. ``acceptance_by_depth`` holds for depths 1 to ``DEPTHS`` the
     share of passes that accepted at least this many drafted tokens. ``accepted_by_source`` holds the share of accepted tokens by

@@ -1,1 +1,1 @@
-"""Calibration maps what a source knows of a node to an acceptance probability. The map is learned online, and stored in a file."""
+"""Calibration maps features of a drafted node to its acceptance probability. The map is learned online, and stored in a file."""

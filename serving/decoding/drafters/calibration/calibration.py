@@ -16,7 +16,7 @@ TEXT, NETWORK = "text", "network"
 
 
 class Learner(Protocol):
-    """A calibrator of either kind."""
+    """A calibrator of a retrieval source or of a neural drafter."""
 
     @property
     def reliability(self) -> Reliability: ...

@@ -35,7 +35,7 @@ class Reliability:
     """Predictions and outcomes by tenths of 0..1. They decay per call of ``add``. Not thread-safe."""
 
     def __init__(self, decay: float = 1.0, native: _native.Reliability | None = None) -> None:
-        """``native``: the diagram of a calibrator in C++, to which that adds itself."""
+        """``native``: the diagram of a calibrator in C++. The calibrator adds its own predictions to it."""
         self._native = _native.Reliability(decay) if native is None else native
 
     def add(self, predicted: npt.NDArray[np.floating], taken: npt.NDArray[np.bool_]) -> None:
@@ -59,7 +59,10 @@ class Reliability:
         return float(self._sums[2].sum())
 
     def error(self, least: float = 0.0) -> float:
-        """The expected calibration error of predictions from ``least`` on, rounded down to a tenth; 0 without predictions."""
+        """The expected calibration error of predictions of at least ``least``; 0 without predictions.
+
+        ``least`` is rounded down to a tenth.
+        """
         sums = self._sums[:, int(least * BINS) :]
         total = float(sums[2].sum())
         return float(np.abs(sums[0] - sums[1]).sum()) / total if total else 0.0

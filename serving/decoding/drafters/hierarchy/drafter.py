@@ -93,7 +93,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
     """Drafts chains with a stack of levels; the target verifies the top level's chain. Not thread-safe.
 
     Under verification ``match``, levels sample with the target's noise. Under ``rejection`` at a temperature above 0, each level
-    does speculative sampling of the draft below. The target gets the distributions of its tokens (``SampledChain``).
+    verifies the draft below by speculative sampling. The target gets the distributions of the chain's tokens (``SampledChain``).
 
     Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1.
 

@@ -129,7 +129,7 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
 def _round(
     levels: Levels, below: int, above: int, size: NDArray[np.float64], seconds: float
 ) -> tuple[NDArray[np.float64], float]:
-    """A round of level ``above`` on a draft of ``below``, whose length has the distribution ``size``, drafted in ``seconds``.
+    """A round of level ``above`` on a draft of ``below``. ``size``: distribution of the draft's length; ``seconds``: its cost.
 
     Returns float64[n], entry j: the probability that at least j tokens are drafted and accepted; and the seconds of the round.
     """

@@ -58,9 +58,9 @@ _NO_NODES: dict[str, _FirstNodes] = {}
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    A source or a neural drafter runs if the tokens that it is expected to add to the sources before it save more time than
-    it takes (``GatedSource``, ``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are
-    kept.
+    Each source and each neural drafter has a gate (``GatedSource``, ``GatedDrafter``). It runs if the tokens that it is
+    expected to add to the earlier drafts save more time than it takes. The trees are merged into a trie. The nodes with the
+    highest scores are kept.
 
     Attributes:
         layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).
@@ -96,8 +96,8 @@ class HybridDrafter:
         self.model_sources = neural_bits() if self._models else 0
         self.datastores = tuple(name for each in (*sources, *models) for name in datastore_names(each))
         self._acceptance = AcceptanceModel()
-        self._first: dict[int, dict[str, _FirstNodes]] = {}  # of the sources with nodes, by request
-        self._retrieved: dict[int, DraftTree] = {}  # nodes that are likely to be verified, where there are models
+        self._first: dict[int, dict[str, _FirstNodes]] = {}  # by request and source; only sources with nodes
+        self._retrieved: dict[int, DraftTree] = {}  # by request: nodes likely to be verified; empty without models
         self._drafters: list[GatedSource | GatedDrafter] = [*self._sources, *self._models]
         self._explanation: Explanation | None = None
         self._readers = {each: each.drafter.layers for each in self._models if isinstance(each.drafter, FeatureDrafter)}
@@ -148,7 +148,7 @@ class HybridDrafter:
         return trees
 
     def _retrieve(self, requests: Sequence[DraftRequest], most: Sequence[int]) -> list[ScaledDrafts]:
-        """The trees of all sources, with the source's acceptance in each request as the factor of their scores."""
+        """The trees of all sources. The factor of a tree's scores is the acceptance of its source in the request."""
         parts: list[ScaledDrafts] = []
         expected, least = [0.0] * len(requests), [each.budget.least_score for each in requests]
         self._first |= {each.request_id: {} for each in requests}

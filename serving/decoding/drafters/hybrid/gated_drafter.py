@@ -93,7 +93,7 @@ class GatedDrafter:
         return trees
 
     def observe(self, generated: Generated) -> None:
-        """Learn what the drafter added, and let the drafter learn."""
+        """Learn how many tokens the drafter added, and call the drafter's ``observe``."""
         drafted = {request_id: tokens for request_id, tokens in generated.items() if request_id in self._drafts}
         for request_id, tokens in drafted.items():
             draft, most = self._drafts.pop(request_id), len(tokens) - 1
@@ -117,7 +117,7 @@ class GatedDrafter:
             self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafter's counters, the failures counted here, and the requests for which it "ran" and was "skipped"."""
+        """The drafter's counters plus ``failures``, and how many requests it "ran" and was "skipped" for."""
         counters: dict[str, float] = {}
         with self._guard():
             counters.update(self.drafter.stats())
@@ -254,9 +254,9 @@ class GatedSource:
             self._prefetching.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
 
     def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
-        """Learn what the source added, and let it learn.
+        """Learn how many tokens the source added, and call the source's ``observe``.
 
-        ``drafted``: how many tokens of each request the sources before this one drafted. Adds this source's tokens.
+        ``drafted``: by request, how many tokens the sources before this one drafted. This call adds the source's own tokens.
         """
         self.source.observe(generated)
         found = [(each, *self._drafts.pop(each)) for each in generated if each in self._drafts]
@@ -274,5 +274,5 @@ class GatedSource:
         self.source.close()
 
     def stats(self) -> dict[str, float]:
-        """The source's counters, and the requests for which it "ran" and was "skipped"."""
+        """The source's counters, and how many requests it "ran" and was "skipped" for."""
         return self.source.stats() | {"ran": self._gate.ran, "skipped": self._gate.skipped}

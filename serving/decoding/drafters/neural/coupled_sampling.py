@@ -62,14 +62,14 @@ def noisy_scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: 
     try:
         return sampler.scores(logits, contexts(request, paths)).float()
     except SuffolkError:
-        # concerns this request only: the check of its draft reports it, and other requests keep their drafts
+        # NaN makes this request's draft fail; other requests keep their drafts
         return torch.full_like(logits, torch.nan, dtype=torch.float32)
 
 
 def distributions(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
     """float64[rows, vocab], the sampling distribution after each of ``paths``.
 
-    A row is all 0 if no token is allowed. Rows are NaN as in ``noisy_scores``.
+    A row is all 0 if no token is allowed. All rows are NaN if the request's settings fail.
     """
     try:
         return sampler.probabilities(logits, contexts(request, paths))

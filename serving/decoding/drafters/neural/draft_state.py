@@ -1,4 +1,4 @@
-"""The state of one request in a neural drafter: the tokens read so far, and the tree of this step. The base class keeps them."""
+"""The state of one request in a neural drafter, and the base class that keeps the states of all requests."""
 
 from __future__ import annotations
 

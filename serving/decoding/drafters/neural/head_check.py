@@ -1,7 +1,7 @@
 """Checks on a generated text that a head reads the layer and the tokens that it was trained on.
 
-A head that reads the wrong layer, or pairs a token with the wrong hidden state, loads and runs, but is hardly ever accepted. So
-its acceptance is compared with the acceptance of the same head shifted by one layer or one token.
+A head may read the wrong layer, or pair a token with the wrong hidden state. It then loads and runs, but its drafts are hardly ever
+accepted. So its acceptance is compared with the acceptance of the same head shifted by one layer or one token.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def check_fit(
 
     Args:
         layers: the target's layers whose hidden states ``predict`` gets.
-        others: further ways to read the head, by the fault that each would show.
+        others: other ways to predict with the head, by the fault that a high acceptance would show.
 
     Raises:
-        Unsupported: another reading has more than five times the acceptance. The message names the fault.
+        Unsupported: one of the other ways has more than five times the acceptance. The message names the fault.
     """
     tokens, begin = generated_text(target)
     wanted = {step: [layer + step for layer in layers] for step in (-1, 0, 1)}

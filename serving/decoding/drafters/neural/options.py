@@ -42,8 +42,8 @@ def take_exit(entry: DrafterEntry, options: Options) -> Options | None:
 def kind_of(folder: Path) -> str:
     """The name of the drafter that runs the head in ``folder``.
 
-    The config.json of a head that Suffolk trained names it. Other heads go to the first drafter whose ``takes_head`` accepts their
-    config.json.
+    The config.json of a head that Suffolk trained names the drafter. Other heads go to the first drafter whose ``takes_head``
+    accepts their config.json.
 
     Raises:
         NotFound, Corruption: config.json cannot be read.

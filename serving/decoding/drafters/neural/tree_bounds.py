@@ -12,7 +12,7 @@ OWN_ROWS = 64
 
 
 def rows_behind(max_nodes: int) -> int:
-    """Cache rows to reserve after the longest text: for the target's pass over ``max_nodes`` nodes, and for a drafter's passes."""
+    """The cache rows to reserve after a text, for the target's pass over ``max_nodes`` nodes and for a drafter's passes."""
     return max(max_nodes, OWN_ROWS)
 
 

@@ -115,7 +115,7 @@ class TreeDrafter(StatefulDrafter[DraftState]):
         contexts, begin = self._contexts(reading), time.perf_counter()
         logits = self._read_text(reading, layouts, ready)
         seconds = time.perf_counter() - begin
-        # few rows of a prompt give logits, so it does not cost what a tree costs
+        # a prompt's pass gives few logits, so its time says nothing about a tree's pass
         if max(map(len, layouts), default=0) > LEFT_OVER:
             self._prefill_seconds += seconds
         elif reading:

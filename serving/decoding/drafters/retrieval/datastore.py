@@ -50,12 +50,12 @@ _GROUP = "group"
 class DatastoreDrafter(RetrievalSource):
     """Makes one ``find_drafts`` call for all requests of a step that search the same datastores.
 
-    A draft service's limits may divide it.
+    The limits of a draft service may divide the call.
 
-    In a local datastore, a second call searches the groups of the requests. Their documents are likelier to repeat than others,
-    so their trees are calibrated apart. A remote datastore drafts from both in one call, because a second one takes time.
+    In a local datastore, a second call searches the groups of the requests. Texts repeat the documents of their group more often,
+    so the group's trees have calibrators of their own. A remote datastore searches both in one call, because a call takes time.
 
-    A failed call costs the drafts of the step. Failures are counted by reason, and the first of each reason is logged. Not
+    After a failed call, the step has no drafts. Failures are counted by reason, and the first of each reason is logged. Not
     thread-safe.
 
     Attributes:
@@ -292,7 +292,7 @@ class DatastoreDrafter(RetrievalSource):
             if len(requests) == 1:
                 self.failures.add(type(error).__name__, str(error))
                 return _native.Drafts([()])
-        left, alone = iter(trees), []  # find the requests that it is about
+        left, alone = iter(trees), []  # find the requests with malformed trees
         for at, (request, count) in enumerate(zip(requests, counts, strict=True)):
             path = None if paths is None else [paths[at]]
             alone.append((self._scored([request], list(islice(left, count)), [count], path, origin), [at]))

@@ -46,7 +46,7 @@ class WaitPolicy:
         self._seconds: deque[float] = deque(maxlen=_CALLS)
         self._stalled = False
         self._expected, self._share = Estimate(_EXPECTED), Estimate(_SHARE)
-        self._saved = 0.0  # plain tokens for the next trial
+        self._saved = 0.0  # plain tokens, saved for the next trial
 
     def should_wait(self, pass_seconds: float) -> bool:
         """Whether to wait in this step. ``pass_seconds``: the time of the target's plain pass; 0 if unknown."""
@@ -75,7 +75,7 @@ class WaitPolicy:
         self._seconds.extend([seconds] * _KNOWN)
 
     def learn_draft(self, tokens: float, waited: bool) -> None:
-        """Learn that a draft has ``tokens`` expected tokens. ``waited``: whether it was waited for; otherwise it was prefetched."""
+        """Learn that a draft has ``tokens`` expected tokens. ``waited``: whether a step waited for it; else it was prefetched."""
         if waited:
             self._expected.add(tokens)
             self._share.fade(RECOVERY)
@@ -103,8 +103,8 @@ def likely_ends(tree: DraftTree) -> list[Ids]:
 def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
     """The draft for the context of ``tree`` with ``token`` appended, one level less deep; empty if the tree lacks ``token``.
 
-    The draft is exact. If ``token`` follows the longest match of a context, the match with ``token`` is the longest match of the
-    longer context. Its draft is the subtree below ``token``. If ``tree`` was cut, the draft has the first nodes only.
+    The subtree is the exact draft: if ``token`` follows the longest match of a context, this match with ``token`` is the longest
+    match of the longer context. If ``tree`` was cut to its best nodes, the subtree is incomplete.
     """
     if tree.counts is None:
         return DraftTree.empty()
@@ -146,8 +146,8 @@ Query = tuple[Ids, str | None]
 class InflightCall:
     """At most one call in flight, and the answer of the last call. Not thread-safe.
 
-    A dropped call runs to its deadline, and no other call is sent until then. So the circuit breaker notices a stalled service,
-    and a busy service gets no second call.
+    A dropped call runs to its deadline, and no other call is sent until then. So a busy service gets no second call. A stalled
+    service still opens the circuit breaker.
     """
 
     def __init__(self, retriever: AsyncRetriever, limits: Limits) -> None:

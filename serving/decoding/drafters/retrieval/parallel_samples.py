@@ -46,10 +46,10 @@ class _Samples:
 
 
 class ParallelSamplesDrafter(TextSource):
-    """Finds the ending of an answer in other answers to the same prompt, and drafts what followed it there. Not thread-safe.
+    """Finds the ending of an answer in other answers to the same prompt, and drafts the tokens after it there. Not thread-safe.
 
-    The other answers run at the same time, or ended while another ran. So they help where a prompt is sampled several times. All
-    have one tenant. A request that must not be remembered neither gives drafts nor gets any.
+    The other answers run at the same time, or ended while another ran. So the drafter helps if a prompt is sampled several times.
+    All these answers have one tenant. A request that must not be remembered neither gives drafts nor gets any.
     """
 
     name = "parallel-samples"
@@ -65,7 +65,7 @@ class ParallelSamplesDrafter(TextSource):
         self._keys: dict[int, tuple[str, bytes]] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """A request whose prompt has other answers gets one tree, and any other request none."""
+        """A request gets one tree if its prompt has other answers, else none."""
         for request in requests:
             if request.options.remember:
                 self._follow(request)

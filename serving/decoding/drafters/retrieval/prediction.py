@@ -43,7 +43,7 @@ class PredictionDrafter(TextSource):
         self._alignments: dict[int, PredictionAlignment] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
-        """A request with a prediction gets one tree, and any other request none."""
+        """A request gets one tree if it has a prediction, else none."""
         drafts = _native.Drafts(
             [() if each.prediction is None else [self._draft(each, each.prediction)] for each in requests]
         )
@@ -98,16 +98,16 @@ class PredictionAlignment:
     """The position in a prediction where the text goes on. Not thread-safe.
 
     While the text follows the prediction, the position moves with it. After a difference, the text's longest suffix that occurs
-    in the prediction is searched. The position is then at the end of one of its occurrences: the first after the last confident
-    position, or else the last before it. A token takes time linear in the length of the prediction after a difference, and
-    constant time otherwise.
+    in the prediction is searched. The position is then at the end of one occurrence of this suffix: the first after the last
+    confident position, or else the last before it. After a difference, a token takes time linear in the length of the
+    prediction. Otherwise it takes constant time.
 
     Attributes:
         prediction: int32[k], its tokens.
         size: tokens of the text so far.
         position: where in the prediction the text goes on, 0..k.
         matched: tokens before ``position`` that end the text; 0 if even its last token does not occur in the prediction.
-        anchor: the last confident position, at first 0. The text goes on there if an insertion ends.
+        anchor: the last confident position, at first 0. The text goes on there when an insertion ends.
     """
 
     def __init__(self, prediction: Ids) -> None:

@@ -44,7 +44,7 @@ class RetrievalScorer:
     """Calibrates the trees of one source, and keeps the trees of the current step for learning. Not thread-safe.
 
     Sampled and greedy requests have separate calibrators, because sampled requests accept fewer of the most likely tokens.
-    Each tenant (``DraftOptions.tenant``) has calibrators of its own, because response times reveal what was learned.
+    Each tenant (``DraftOptions.tenant``) has its own calibrators, because response times reveal what these learned.
     """
 
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
@@ -67,12 +67,12 @@ class RetrievalScorer:
         paths: Sequence[Ids] | None = None,
         origin: str = "",
     ) -> _native.Drafts:
-        """Calibrate the scores of ``drafts``, of one entry for each of ``requests``, in place. Returns ``drafts``.
+        """Calibrate the scores of ``drafts`` in place, one entry for each of ``requests``. Returns ``drafts``.
 
         Scores are reweighted by the target's noise if it is known. The trees are kept until ``observe``.
 
         Args:
-            paths: for each entry, what was appended to the request's text; None for nothing.
+            paths: for each entry, the tokens that were appended to the request's text; None for no tokens.
             origin: the part of the source that was searched. Each part has calibrators of its own. "" is the whole source.
 
         Raises:

@@ -4,7 +4,7 @@ The paper stores the best next tokens after each token of an answer, and drafts 
 stored after each of the last one to four tokens, with their log-probabilities. The longest stored ending of the text is used
 (csrc/drafting/next_token_table.h).
 
-Measured gain: 6.5 % of M in hybrid, greedy (commit 57eea60; see ``docs/design/measured-drafting.md``).
+Measured gain: 6.5 % more tokens per pass in hybrid, greedy (commit 57eea60; see ``docs/design/measured-drafting.md``).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
 class TokenRecyclingDrafter(RetrievalSource):
     """Learns from the answers to all its requests. Not thread-safe.
 
-    It stores tokens of answers and their alternatives. These change the response times of later answers. So response times may
-    reveal parts of one user's answers to another user.
+    It stores tokens of answers and their alternatives. What it has stored changes the speed of later answers. So response times
+    may reveal parts of one user's answers to another user.
     """
 
     name = "token-recycling"

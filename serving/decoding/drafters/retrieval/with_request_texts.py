@@ -21,7 +21,7 @@ from suffolk.serving.decoding.engine.loop.drafter import (
 
 
 def request_texts(context: LoadContext) -> list[RetrievalSource]:
-    """The drafters that need nothing but the requests. They cost nothing if a request has no text of these kinds."""
+    """The drafters from predictions and from parallel samples. They cost nothing if a request has neither."""
     return [
         PredictionDrafter(context.calibration),
         ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration),

@@ -160,7 +160,7 @@ def base_model(model: str) -> str:
 
 
 def metadata(run: dict[str, Any]) -> ModelCardData:
-    """The front matter for ``run``, as from ``card.describe``. It has results only where documents were held out."""
+    """The front matter for ``run``, as from ``card.describe``. It has results only if documents were held out."""
     base = base_model(run["settings"]["model"])
     shares = run["result"]["held_out_acceptance"]
     return ModelCardData(

@@ -1,4 +1,4 @@
-"""Saves and loads the state of a run in one file. The file is replaced atomically, so a killed process leaves the last one."""
+"""Saves and loads the state of a run in one file. The file is replaced atomically, so a killed process leaves a whole file."""
 
 from __future__ import annotations
 

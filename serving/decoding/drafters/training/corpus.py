@@ -129,7 +129,7 @@ def cut(document: TrainingDocument, size: int, needed: int) -> Iterator[Window]:
 def _choose_held_out(keys: list[bytes], options: TrainOptions, skipped: Counter[str]) -> set[bytes]:
     """The keys of the documents that are held out. The lowest key is always held out, the highest never.
 
-    Raises InvalidArgument: there is only one document, or all are copies of one. The message names what was ``skipped``.
+    Raises InvalidArgument: there is only one document, or all are copies of one. The message gives the reasons in ``skipped``.
     """
     if not options.held_out:
         return set()

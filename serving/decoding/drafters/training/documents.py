@@ -33,8 +33,8 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
     """Render the conversation up to its last answer, and locate its answers.
 
     The conversation is rendered up to each answer, with and without that answer, and both texts are compared. Reasoning templates
-    render an answer differently if others follow. Each of these answers gives a further text, which ends with the answer. An
-    answer without a message before it is skipped.
+    render an answer differently if other answers follow. Each answer that differs gives a further text, which ends with this
+    answer. An answer without a message before it is skipped.
 
     Raises:
         InvalidArgument: there is no answer or no template, or the template fails.

@@ -62,7 +62,7 @@ class Regeneration:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainData:
-    """What to train on. A hash of their content chooses the documents that are held out, so all copies are on the same side."""
+    """What to train on. A hash of a document's content decides whether it is held out, so its copies are treated alike."""
 
     GROUP = "data"
     text_field: str = option(

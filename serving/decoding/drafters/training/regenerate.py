@@ -40,7 +40,7 @@ def regenerate(
     skipped: Counter[str],
     report: Callable[[int], None],
 ) -> Iterator[TrainingDocument]:
-    """One document per row: a prompt and the target's answer, together at most ``window`` tokens. Only the
+    """Make one document per row: a prompt and the target's answer, together at most ``window`` tokens. Only the
     answer's tokens have a loss.
 
     A prompt is a conversation without its last answer, or the beginning of a text. Answers are appended to ``file`` in order.

@@ -49,10 +49,10 @@ def train(
     """Train a head and write its folder. Returns the content of its ``training.json``.
 
     Args:
-        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals an
-            uninterrupted run's, bit for bit.
-        load: loads the target, accelerated to write answers. The target of training is not, because gradients pass through its
-            output layer.
+        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals the
+            head of an uninterrupted run, bit for bit.
+        load: loads the target. A target that writes answers is accelerated. The target of training is not, because gradients
+            pass through its output layer.
 
     Raises:
         SuffolkError: a file, setting or folder cannot be used.

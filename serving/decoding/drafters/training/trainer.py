@@ -1,4 +1,4 @@
-"""The training loop makes steps of AdamW on a head, with evaluations and checkpoints. Ctrl-C ends it at a safe point."""
+"""The training loop: steps of AdamW on a head, with evaluations and checkpoints. Ctrl-C ends the loop at a safe point."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def time_points(
     """The fastest pass at each of ``points``.
 
     Passes warm up until they get no faster. The fastest pass is taken, because other load only adds time. Points are timed in
-    rounds, so that a busy moment affects all points alike.
+    rounds, because a busy moment then affects all points alike.
 
     Args:
         rounds: passes at each point; None for as many as ``budget`` allows.

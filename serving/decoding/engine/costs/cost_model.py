@@ -40,15 +40,15 @@ class CostModel:
 
     The cost of linear layers depends only on the number of rows. The form of this cost depends on the device (flat, stepped, a
     jump at the second row). So the curve interpolates between measured points. Attention runs request by request over cached
-    keys, so its terms are linear. A table of rows x requests x context would need forty noisy points; three terms replace it.
+    keys, so its terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points.
     The modelled cost never falls when rows, requests or context grow. Nor does it exceed the cost of the same rows in separate
     passes of one row.
 
-    Real passes correct it, by a Kalman filter over logarithms: the device's speed, and a correction of each measured size. A
-    device changes its speed often and for all sizes alike, because other programs run on it. The form of the curve changes
-    seldom. So the filter explains a slow pass by the speed first. It learns the form from differences between successive
-    passes of different sizes. The less likely the time of a pass is, the less it counts (csrc/drafting/pass_times.h). Not
-    thread-safe.
+    Real passes correct the model by a Kalman filter. Its states are logarithms: of the device's speed, and of a correction for
+    each measured size. A device's speed changes often and for all sizes alike, because other programs run on it. The form of
+    the curve changes seldom. So the filter explains a slow pass by the speed first. It learns the form from differences between
+    successive passes of different sizes. The less likely the time of a pass is, the less it counts
+    (csrc/drafting/pass_times.h). Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
@@ -64,7 +64,7 @@ class CostModel:
         per_key: float = 0.0,
         per_pair: float = 0.0,
     ) -> None:
-        """Raises InvalidArgument: ``sizes`` do not rise from 1, ``seconds`` are fewer or not positive, or a term is negative."""
+        """Raises InvalidArgument: ``sizes`` do not rise from 1, a size lacks positive ``seconds``, or a term is negative."""
         if len(sizes) != len(seconds) or not len(sizes) or sizes[0] != 1 or bool(np.any(np.diff(sizes) <= 0)):
             raise InvalidArgument(
                 Field("costs"), f": sizes {list(sizes)} must rise from 1 and be as many as the {len(seconds)} times"

@@ -33,7 +33,7 @@ _NOT_COSTS = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 @dataclass(frozen=True, slots=True)
 class CostKey:
-    """Identifies what costs depend on. Costs are valid only for their own key.
+    """The model, device and software that costs depend on. Costs are valid only for their own key.
 
     Attributes:
         model: digest of the model's config.
@@ -103,7 +103,7 @@ def find_costs(target: Target, slots: int, file: Path | None = None, passes: str
 
 
 def costs_path(key: CostKey) -> Path:
-    """The file of ``key``, in $XDG_CACHE_HOME/suffolk/costs or ~/.cache/suffolk/costs. Raises NotFound: there is no such home."""
+    """The file of ``key``, in $XDG_CACHE_HOME/suffolk/costs or ~/.cache/suffolk/costs. Raises NotFound: there is no home folder."""
     return expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "costs" / f"{_digest(asdict(key))}.json"
 
 
@@ -153,9 +153,9 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
     """The costs in ``path``, which must be for ``key``.
 
     Raises:
-        NotFound: there is no such file, or it cannot be read.
-        Corruption: it is no cost file, or damaged.
-        Unsupported: another format version.
+        NotFound: the file does not exist, or cannot be read.
+        Corruption: the file has no costs, or is damaged.
+        Unsupported: the file has another format version.
         InvalidArgument: the costs are for another model, device or version.
     """
     costs, found = read_costs(path)

@@ -1,4 +1,4 @@
-"""What one draft may cost, the value of an accepted token, and what the draft cost and gave."""
+"""The budget of one draft with the value of an accepted token, and the draft with its cost and result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class DraftBudget:
-    """What one draft for one request may cost, and the measured facts that decide whether it is worth that.
+    """The most that one draft for one request may cost, and measurements that decide whether the draft is worth its cost.
 
     Times are a request's share of a step, in seconds; 0 if not known.
 
@@ -37,7 +37,7 @@ class DraftBudget:
 
     @property
     def value_seconds(self) -> float:
-        """Seconds that an accepted token saves: fewer, the more drafts already speed up decoding."""
+        """Seconds that an accepted token saves. They are fewer if drafts already speed up decoding."""
         return self.token_seconds / self.speedup
 
     @property
@@ -65,7 +65,7 @@ class DraftCandidate:
         seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
         model_seconds: the request's share of the passes of models.
         prefill_seconds: the request's share of the prefill of models.
-        verified: the first nodes, by score, that the target verifies. The planner may only raise it.
+        verified: the number of nodes, the best by score, that the target verifies. The planner may only raise it.
         accepted: verified nodes that the target accepted.
         accepted_of_models: accepted nodes that only models proposed.
     """

@@ -23,8 +23,8 @@ class DraftOptions:
     """Options of one request's drafts. They change its speed, never its text.
 
     Attributes:
-        prediction: the expected answer, or most of it, as a text or token ids. It serves as one more source of
-            drafts. Drafters that run no retrieval ignore it.
+        prediction: the expected answer, or most of it, as a text or token ids. Drafts are also copied from it. Drafters
+            that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
         tenant: owner of the request; empty if all requests have one owner. Learning does not cross tenants: the calibration of
             retrieved drafts is the tenant's own, and token recycling learns none of a tenant's answers. An answer drafts only for

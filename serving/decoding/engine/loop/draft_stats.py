@@ -22,7 +22,7 @@ _SECONDS = ("prefill_seconds", "model_seconds")
 
 
 class TreeCounts:
-    """Nodes of trees by source and depth. Trees are kept and counted together, because that takes less time. Not thread-safe."""
+    """Nodes of trees by source and depth. Counting many trees at once is faster, so trees are kept until then. Not thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[Place] = Counter()

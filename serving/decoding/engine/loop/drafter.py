@@ -61,13 +61,13 @@ class SampledChain:
     """A chain of sampled tokens with the distributions they were sampled from, for verification ``rejection``.
 
     Verification ``match`` uses only the tree. ``rejection`` is exact only if a token's place in the chain is decided before the
-    token is sampled. A drafter may stop because of earlier tokens, but must not drop a sampled token. A chain may be cut by
-    depth, not by its scores, because scores depend on the tokens.
+    token is sampled. A drafter may stop because of earlier tokens, but must not drop a sampled token. A chain may be cut at
+    a depth, but not by its scores, because scores depend on the tokens.
 
     Attributes:
         tree: a chain, in which each node is the child of the node before it.
-        distributions: float64[n, vocab], the distribution of each node's token, after temperature, cuts and masks. Dense, on
-            any device that holds data. Each row sums to 1. ``verify_chain`` checks the values.
+        distributions: float64[n, vocab], the distribution of each node's token, after temperature, cuts and masks. A dense tensor,
+            on any device except "meta". Each row sums to 1. ``verify_chain`` checks the values.
 
     Raises:
         InvalidArgument: the tree is not a chain, or ``distributions`` is not dense, not of floating point, or not n rows.
@@ -106,12 +106,12 @@ Generated = Mapping[int, npt.NDArray[np.int32]]
 
 
 def tree_of(proposal: Proposal) -> DraftTree:
-    """The tree of a proposal of either kind."""
+    """The tree of a proposal, which is a tree or a ``SampledChain``."""
     return proposal.tree if isinstance(proposal, SampledChain) else proposal
 
 
 def checked_trees(trees: Sequence[DraftTree], vocab_size: int, max_nodes: Sequence[int]) -> list[DraftTree]:
-    """Copies of ``trees``, each cut to its ``max_nodes``, without counts. The drafter may reuse its arrays during verification.
+    """Copies of ``trees``, each cut to its ``max_nodes``, without counts. So a drafter may reuse its arrays after ``propose``.
 
     Raises:
         InvalidArgument: a tree is not valid over this vocabulary.
@@ -168,8 +168,8 @@ class FeatureDrafter(Drafter, Protocol):
         """Receive ``features``, float[k, layers, width], of the request's next k tokens, on the target's device.
 
         Features come in order and without gaps from the prompt's first token on, even in steps without a draft. When
-        ``propose`` is called, the features of all ``tokens`` except the last have arrived, because the target has not read the
-        last token yet. A drafter with fewer features returns an empty tree.
+        ``propose`` is called, the features of all ``tokens`` except the last have arrived. The target has not read the last
+        token yet. A drafter with fewer features returns an empty tree.
         """
         ...
 
@@ -200,9 +200,9 @@ class LogitsDrafter(Drafter, Protocol):
     reads_logits: bool
 
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
-        """Learn from this step.
+        """Learn from this step. The time of the call counts as drafting.
 
-        ``generated`` has an entry for each request of the drafter that got tokens. The time counts as drafting.
+        ``generated`` has an entry for each request of the drafter that got tokens.
         """
         ...
 
@@ -255,7 +255,7 @@ class PrefetchingDrafter(Drafter, Protocol):
     """
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """Start to prepare the next drafts, and return immediately, because the time counts as drafting.
+        """Start to prepare the next drafts, and return immediately, because the time of the call counts as drafting.
 
         ``requests``: requests of the last ``propose``. ``trees``: for each request the tree that the
         target is verifying, possibly empty.

@@ -1,6 +1,6 @@
 """Calls the drafters of a step loop.
 
-An error of a drafter loses only its draft. It is counted, logged once and not raised.
+After an error of a drafter, only its draft is missing. The error is counted, logged once and not raised.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class DrafterPool:
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
             checked = self._check(name, requests, proposals)
             for request, each in zip(requests, checked, strict=True):
-                if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
+                if not len(tree_of(each)):  # stats do not name requests, so every empty draft may have failed
                     request.stats.draft_failures.update(failures.keys())
             return checked, after
         return [DraftTree.empty()] * len(requests), self._counters(name)
@@ -218,7 +218,7 @@ class DrafterPool:
                 for request, proposal, tree in zip(requests, proposals, trees, strict=True)
             ]
         except USER_CODE_ERRORS as error:
-            if len(requests) > 1:  # find the requests that it is about
+            if len(requests) > 1:  # find the requests with invalid proposals
                 alone = zip(requests, proposals, strict=True)
                 return [self._check(name, [request], [proposal])[0] for request, proposal in alone]
             self._fail(name, requests, error)

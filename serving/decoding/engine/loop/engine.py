@@ -43,7 +43,7 @@ class Engine:
         target: the model whose text is produced.
         drafters, datastores: the names that a request may choose from, sorted.
         slots, capacity, queue: as given.
-        cache_bytes: memory of the cache, all of it allocated at the start.
+        cache_bytes: memory of the cache, which is allocated at the start.
         death: the error that ended the engine; None while the engine runs and after ``close``.
     """
 
@@ -63,7 +63,7 @@ class Engine:
         Args:
             target: the model whose text is produced.
             drafters: by name; each request chooses one. None values are ignored. ``close`` closes them.
-            costs: the target's measured costs, which stay unchanged; None measures them now if there are drafters.
+            costs: the target's measured costs, which the engine copies; None measures them now if there are drafters.
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
@@ -76,7 +76,7 @@ class Engine:
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
-            Unsupported: ``captured`` or ``compiled`` passes, and the model has none; or ``graph`` without CUDA.
+            Unsupported: the model cannot run ``captured`` or ``compiled`` passes; or ``graph`` passes without CUDA.
         """
         slots, capacity, queue = (
             whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))

@@ -1,4 +1,4 @@
-"""How many prompt tokens a pass reads: at most a budget, and less while other requests decode."""
+"""The number of prompt tokens that a pass reads. It is at most a budget, and lower while other requests decode."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PrefillPace:
 
     def __init__(self) -> None:
         self._passes: deque[float] = deque(maxlen=_PASSES)  # seconds of the last passes without prompt tokens
-        self._token_seconds = 0.0  # that a prompt token adds; 0: not measured
+        self._token_seconds = 0.0  # added by a prompt token; 0: not measured
 
     def tokens(self, decoding: int) -> int:
         """The prompt tokens of the next pass, in which ``decoding`` requests decode."""

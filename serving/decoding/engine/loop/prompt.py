@@ -77,10 +77,9 @@ def has_template(target: Target) -> bool:
 
 
 def encode_text(target: Target, text: str, special_tokens: bool = True, most: int | None = None) -> list[int]:
-    """The tokens of a text to continue. With ``special_tokens``, they include the tokens that the tokenizer adds around
-    it.
+    """The tokens of a text to continue. With ``special_tokens``, they include the tokens that the tokenizer adds.
 
-    Long texts of all threads take turns, so that they leave cores to the step loop.
+    Long texts of different threads are encoded one at a time. So cores stay free for the step loop.
 
     Args:
         most: limit in tokens; None for no limit. A long text of more than twice the limit is refused before all of it
@@ -148,8 +147,8 @@ def encode_chat(
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
     """The tokens of ``text`` as a continuation of the tokens of ``prompt``, without special tokens.
 
-    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If a
-    token spans the end and the text, the text is encoded alone, because the model continues from the prompt's tokens.
+    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If one
+    token then covers parts of both, the text is encoded alone, because the prompt's tokens cannot change.
 
     Raises InvalidArgument: the target has no tokenizer.
     """
@@ -199,8 +198,8 @@ def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
 def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     """Count the tokens of pieces of a long text, and stop when they are too many.
 
-    Cutting a text adds a few tokens to each piece. A text of ``most`` tokens or fewer is never refused, because it may have
-    twice as many in pieces.
+    Cutting a text adds a few tokens to each piece. The pieces may have twice ``most`` tokens, so a text of at most ``most``
+    tokens is never refused.
     """
     if len(text) <= PIECE:
         return

@@ -27,9 +27,9 @@ from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 class PredictionCounter:
-    """Follows a generated text token by token. Not thread-safe.
+    """Counts the predicted tokens that a generated text lacks. Not thread-safe.
 
-    It computes the longest common subsequence of both texts, with one bit for each predicted token (Hyyrö 2004, "Bit-parallel
+    It computes the longest common subsequence of the two texts, with one bit for each predicted token (Hyyrö 2004, "Bit-parallel
     LCS-length computation revisited"). Adding a token takes time linear in the length of the prediction.
     """
 
@@ -66,8 +66,8 @@ class Request:
         slot: its slot in the cache while it runs, else -1.
         matcher: the state of the request's grammar after its text; None without a grammar.
         sampler: samples its tokens.
-        row_settings: how a device step samples its tokens; None if the host verifies its drafts, because more than tokens is
-            needed, or other rules apply.
+        row_settings: how a device step samples its tokens; None if the host verifies its drafts. The host does so if more than
+            tokens is needed, or other rules of verification apply.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
@@ -91,9 +91,9 @@ class Request:
         """Encodes the prompt and the prediction, and allocates the tokens.
 
         Raises:
-            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context. Or prompt,
-                prediction or ``stop_token_ids`` have ids outside the vocabulary. Or text, stop strings or a grammar are given and
-                the target has no tokenizer. Or the grammar is refused.
+            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context. Prompt,
+                prediction or ``stop_token_ids`` have ids outside the vocabulary. Text, stop strings or a grammar are given, but
+                the target has no tokenizer. The grammar is refused.
             Unsupported: the grammar needs llguidance, which is not installed or cannot use the tokenizer.
             ResourceExhausted: no memory for the tokens.
         """
@@ -198,7 +198,7 @@ class Request:
 
 
 def _hidden_ends(settings: SamplingSettings, eos_ids: frozenset[int]) -> frozenset[int]:
-    """The tokens that end a text and whose own text is not shown. Otherwise special tokens are hidden as such."""
+    """The tokens that end a text and whose own text is not shown. Other special tokens are hidden by ``TextStream``."""
     if settings.include_stop:
         return frozenset()
     return frozenset(settings.stop_token_ids) | (frozenset() if settings.skip_special_tokens else eos_ids)

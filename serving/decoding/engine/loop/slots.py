@@ -1,4 +1,4 @@
-"""The slots of the cache: which are free, and whose rows they still hold."""
+"""The slots of the cache. A free slot keeps the rows of its last text, and a later prompt may take them over."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Slots:
 
     The text belongs to a running request, or to a request that has left and whose slot is free. So the memory of free slots
     serves as a cache; the slot that was left first is taken first. Requests that need the logits or hidden states of their whole
-    prompt take nothing over. Requests that must not be remembered give nothing. Not thread-safe.
+    prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
     """
 
     def __init__(self, cache: KVCache, reuses: bool, takes_lowest: bool = False) -> None:
@@ -85,14 +85,14 @@ class Slots:
             self._cache.clear(slot)
         else:
             if source != slot:
-                self._left.move_to_end(source)  # it was used now, so it is kept longest
+                self._left.move_to_end(source)  # used last, so kept longest
                 self._cache.copy(source, slot, 0, shared)
             self._cache.lengths[slot] = request.stats.cached_tokens = shared
         del self._left[slot]
         request.slot = slot
 
     def awaits_prefix(self, request: Request) -> bool:
-        """Take over what can be taken over by now; returns whether the request still waits for rows that are being read."""
+        """Take over the rows that exist by now. Returns whether the request still waits for rows that are being read."""
         leader = self._leaders.get(request.number)
         if leader is None:
             return False
@@ -103,7 +103,7 @@ class Slots:
         return True
 
     def give_back(self, request: Request, running: Sequence[Request]) -> None:
-        """Free the slot of ``request``, which has left. ``running``: the requests that have not."""
+        """Free the slot of ``request``, which has left. ``running``: the requests that still run."""
         self._leaders.pop(request.number, None)
         for each in running:
             leader = self._leaders.get(each.number)
@@ -154,7 +154,7 @@ class Slots:
 
 
 def common_prefix(one: Ids, other: Ids) -> int:
-    """How many tokens both begin with."""
+    """The number of first tokens that ``one`` and ``other`` share."""
     size = min(len(one), len(other))
     if not size or one[0] != other[0]:
         return 0

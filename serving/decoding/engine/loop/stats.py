@@ -106,9 +106,9 @@ class GenerationStats(Counts):
 
     @property
     def accepted_prediction_tokens(self) -> int:
-        """Generated tokens that were drafted from the predicted text, by that source alone or with others.
+        """Generated tokens that were drafted from the predicted text, whether or not other sources drafted them too.
 
-        Each step also samples one token from the target, which is not counted, even if the prediction has it.
+        Each step also samples one token from the target. This token is not counted, even if the prediction has it.
         """
         return sum(count for (source, _), count in self.drafted.accepted.items() if source >> PREDICTION_SOURCE_ID & 1)
 
@@ -142,7 +142,7 @@ class LoopStats(Counts):
         rows: rows of all passes.
         batched_requests: number of requests in each pass, summed over passes.
         prompt_tokens: prompt tokens read.
-        cached_tokens: prompt tokens taken over from other requests, of requests that have ended.
+        cached_tokens: prompt tokens that ended requests took over from other requests.
         requests: requests that have ended.
         finished: requests that have ended, by finish reason.
         draft_failures: failed drafts of requests that have ended; ``StepLoop.totals`` adds the failures of running

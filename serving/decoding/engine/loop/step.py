@@ -18,7 +18,7 @@ TRACED_CONTEXT = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTrace:
-    """What happened in one step of one request. Immutable by convention: arrays are not copied.
+    """The trace of one step of one request. Immutable by convention: arrays are not copied.
 
     Attributes:
         context: the last tokens before the draft, at most TRACED_CONTEXT, from prompt and text.
@@ -26,7 +26,7 @@ class StepTrace:
             are the probabilities that the path to each node is accepted.
         verified: the first nodes of ``tree`` that the target verified.
         accepted: the nodes in the text, from the root down.
-        sampled: the token that the target sampled after them; None if a drafted token ended the text.
+        sampled: the token that the target sampled after the accepted nodes; None if a drafted token ended the text.
         pieces: the text of the step, as in ``Step``.
         seconds: seconds of the whole pass by part: draft, wait, forward, verify, compact, other. All requests of a pass share them.
     """
@@ -50,7 +50,7 @@ class Step:
         pieces: (text, source bits) pairs: decoded text that cannot change any more; empty without a tokenizer.
         finish: finish reason (eos, stop, length, context) of the last step, else empty.
         log_probabilities: per token, if the request asks for them, else empty.
-        traces: the step's trace, if the request asks for it; several if a worker joined steps; else empty.
+        traces: the step's trace, if the request asks for it, else empty. Several if a worker joined steps.
         logits: float[tokens, vocab], the target's unprocessed logits of the tokens, in fp32 at least; None unless the request
             keeps them.
     """

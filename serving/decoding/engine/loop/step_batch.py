@@ -225,8 +225,8 @@ def _decodes(request: Request, cached: int) -> bool:
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
     """The planner's view of a draft.
 
-    A sampled chain gets no scores, and all of it is verified: to choose tokens by what was sampled would change the output
-    distribution.
+    A sampled chain gets no scores, and all of it is verified. A choice of tokens that depends on the sampled tokens would change
+    the output distribution.
     """
     tree = tree_of(proposal)
     is_tree = isinstance(proposal, DraftTree)

@@ -217,7 +217,7 @@ class StepLoop:
     def _result(
         self, entry: BatchEntry, outcome: Outcome | SuffolkError, rows: Mapping[int, torch.Tensor]
     ) -> Step | SuffolkError:
-        """The request's new tokens, or its error. A tokenizer that cannot decode them fails this request only."""
+        """The request's new tokens, or its error. If the tokenizer cannot decode the tokens, only this request fails."""
         if isinstance(outcome, SuffolkError):
             return outcome
         try:
@@ -252,7 +252,7 @@ class StepLoop:
     ) -> None:
         """Pass the logits of the new tokens to the drafters that read them.
 
-        The time is a cost of drafting, so requests that may not draft do not teach their drafters.
+        The time is a cost of drafting, so the logits of requests that may not draft are not passed.
         """
         begin = time.perf_counter()
         requests, logits = [], []

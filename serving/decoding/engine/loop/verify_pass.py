@@ -1,4 +1,4 @@
-"""Verifies a pass: what the device has verified is read from its copy, and the host verifies the rest."""
+"""Collects the outcomes of a pass. The device may have verified a part of the requests. The host verifies the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Verified:
 
 
 def drafts_of(entries: Sequence[BatchEntry], pool: DrafterPool) -> Drafts | None:
-    """What a device step can verify of a pass over ``entries``; None for nothing. Learned logits are read on the host."""
+    """The part of a pass over ``entries`` that a device step can verify; None for no part. Learned logits need the host."""
     asked = [entry for entry in entries if entry.wanted]
     settings = [None if pool.learns(entry.request) else entry.request.row_settings for entry in asked]
     if not any(each is not None for each in settings):
@@ -53,7 +53,7 @@ def drafts_of(entries: Sequence[BatchEntry], pool: DrafterPool) -> Drafts | None
 
 
 def verify_pass(entries: Sequence[BatchEntry], logits: torch.Tensor, walks: Walks | None) -> Verified:
-    """Verify the ``logits`` of a pass over ``entries``. ``walks``: what a device step found of them, if there was one."""
+    """Verify the ``logits`` of a pass over ``entries``. ``walks``: the results of a device step, if there was one."""
     outcomes: dict[int, Outcome | SuffolkError] = {}
     left = asked = [entry for entry in entries if entry.wanted]
     placed = None

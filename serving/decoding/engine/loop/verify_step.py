@@ -34,7 +34,7 @@ class Outcome:
 
     Attributes:
         path: int64[k], the accepted nodes, from the root down.
-        token: the token after them, sampled from the target.
+        token: the token after the accepted nodes, sampled from the target.
         log_probabilities: one for each of the k + 1 tokens; empty unless ``logprobs`` is set.
     """
 
@@ -50,13 +50,13 @@ def verify(
     logits: Sequence[torch.Tensor],
     whole: torch.Tensor | None = None,
 ) -> list[Outcome | SuffolkError | None]:
-    """Accept drafted tokens and sample the next token: one outcome per request, or the error of its settings or functions.
+    """Accept drafted tokens and sample the next token. Returns each request's outcome, or the error of its settings or functions.
 
     The outcome is None while a request reads a prompt that is scored, until its last chunk.
 
     ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a request
-    reads a prompt that is scored, they are after each token of the chunk, without a proposal. ``whole``: all of ``logits`` as one
-    tensor, if there is one. Greedy requests are then sampled together.
+    reads a prompt that is scored, there is no proposal, and the logits are after each token of the chunk. ``whole``: all of
+    ``logits`` as one tensor, if they are one. Greedy requests are then sampled together.
 
     Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
     Further copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
@@ -84,7 +84,7 @@ def _ends_prompt(request: Request, rows: int) -> bool:
 
 
 def _score_prompt(request: Request, logits: torch.Tensor) -> list[LogProbability]:
-    """The log-probabilities of the tokens after each token of a chunk, as far as they are of the prompt."""
+    """The log-probabilities of the prompt's tokens that follow the tokens of a chunk."""
     begin = len(request.prompt_log_probabilities) + 1
     tokens = torch.from_numpy(request.tokens[begin : begin + len(logits)].astype(np.int64))
     tokens = tokens[: request.stats.prompt_tokens - begin].to(logits.device)
@@ -173,11 +173,11 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
             log.warning("drafter %s: %s; continuing without that part of its draft", request.drafter, first_line(error))
         request.stats.draft_failures[reason] += 1
         sound = sound_rows(chain.distributions, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
-        if 0 < sound < len(chain.tree):  # dropping the valid rows too would make the cut depend on later tokens
+        if 0 < sound < len(chain.tree):  # keep the valid rows: a cut before them would depend on later tokens
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
-    # drafted tokens are not accepted where no token is allowed
+    # if no token is allowed after a prefix, the drafted token after it is not accepted
     dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)
     accepted = int(dead[0]) if len(dead) else verified.accepted
     return _outcome(request, chain, rows, sampled, np.arange(accepted), verified.token)

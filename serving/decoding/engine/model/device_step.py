@@ -1,6 +1,6 @@
 """The end of a step on the device: sampling, the walk along the drafts, and the compaction of the cache.
 
-It follows a graph pass without the host, which learns the accepted nodes and the sampled tokens from one small copy.
+It follows a graph pass without waiting for the host. One small copy brings the accepted nodes and sampled tokens to the host.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ A token may be ``UNDECIDED``.
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What a device step verifies: the wanted rows of each request that has some, in the order of the pass.
+    """The rows that a device step verifies: the wanted rows of each request, in the order of the pass.
 
     Attributes:
         counts: int64[requests], their wanted rows.
         parents: int64[rows], each row's parent among the rows of its request, -1 for the first one; or ``ON_HOST``.
-        settings: int64[SETTINGS, rows], how rows are sampled, from the kind on; only zeros, the kind 0, for rows of the host.
+        settings: int64[SETTINGS, rows], how rows are sampled, the kind first; all 0 for rows that the host samples.
     """
 
     counts: Numbers
@@ -55,13 +55,13 @@ class Drafts:
 
 @dataclass(frozen=True, slots=True)
 class Walks:
-    """What a device step found, for each request of its ``Drafts``.
+    """The results of a device step, for each request of its ``Drafts``.
 
     Attributes:
         begins: where the rows of each request begin.
         counts: how many nodes were accepted. Their rows follow the request's first row in the cache.
-        tokens: the token after them, or ``UNDECIDED``.
-        nodes: from ``begins[r] + 1`` on the accepted nodes of request r.
+        tokens: the token after the accepted nodes, or ``UNDECIDED``.
+        nodes: the accepted nodes of request r begin at ``begins[r] + 1``.
     """
 
     begins: list[int]
@@ -71,7 +71,7 @@ class Walks:
 
 
 class DeviceStep:
-    """The end of steps whose passes read ``RowTables``. Not thread-safe. Captured for each size and kind of sampling."""
+    """Ends steps whose passes read ``RowTables``. Not thread-safe. On CUDA, each size and kind of sampling is captured."""
 
     def __init__(self, tables: RowTables, cache: KVCache, sample: SampleRows, sizes: Sequence[int]) -> None:
         """``sizes``: numbers of wanted rows; padding brings a step to the next of them."""
@@ -90,7 +90,7 @@ class DeviceStep:
 
     @staticmethod
     def extra(wanted: int) -> int:
-        """Numbers that ``RowTables`` needs for it."""
+        """How many numbers ``RowTables`` needs for a step of ``wanted`` rows."""
         return (2 + SETTINGS) * wanted
 
     def clear(self) -> None:
@@ -120,7 +120,7 @@ class DeviceStep:
                     self._captured[size, kind] = record(compute, memory, self._moves.device)
 
     def run(self, logits: torch.Tensor, drafts: Drafts) -> Walks:
-        """End the step of a pass that leaves ``logits``, also for padding. Waits for the copy of what it found."""
+        """End the step of a pass that leaves ``logits``, which include rows of padding. Waits for the copy of the results."""
         size, kind = self._size(drafts), drafts.kind
         graph = self._captured.get((size, kind))
         if graph is None:
@@ -137,7 +137,7 @@ class DeviceStep:
 
     @torch.inference_mode()
     def _compute(self, logits: torch.Tensor, kind: int) -> None:
-        """Sample, walk and move. A row of padding stands for the pass's first row, which stays where it is."""
+        """Sample tokens, walk along drafts, and move rows. A row of padding repeats the pass's first row, which is not moved."""
         rows, tables = len(logits), self._tables
         table, wanted = dict(zip(ROW_FIELDS, tables.rows, strict=True)), tables.wanted[:rows]
         positions = table["positions"][wanted] + 1 if kind else wanted  # greedy rows need none

@@ -73,7 +73,7 @@ def record(compute: Callable[[], None], memory: GraphMemory, device: torch.devic
     with torch.cuda.device(device):
         memory.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(memory.stream):
-            compute()  # so that libraries have allocated their work space
+            compute()  # lets libraries allocate their work space
         torch.cuda.current_stream().wait_stream(memory.stream)
         graph = torch.cuda.CUDAGraph()
         # thread_local: other threads may use the device during the capture

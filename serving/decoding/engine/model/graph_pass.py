@@ -1,8 +1,8 @@
-"""Graph passes: the rows of trees, prompts and plain decoding of all requests go through one function, a graph for CUDA.
+"""Graph passes: one function reads the rows of all requests, whether of trees, prompts or plain decoding. It is a graph on CUDA.
 
 The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
 (``row_attention.py``). The pass is captured once for each number of ``ROWS``; rows of padding bring a pass to the next of them.
-All else that differs between passes is read from the device's memory. The end of a step may follow on the device too
+Everything else that differs between passes is read from the device's memory. The device may also end the step
 (``device_step.py``).
 """
 
@@ -165,7 +165,7 @@ class GraphPasses:
     def step(
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
     ) -> tuple[PassResult, Walks]:
-        """A pass over rows that fit, and the end of its step on the device. Accepted rows follow the cache's lengths then."""
+        """Make a pass over rows that fit, and end its step on the device. Accepted rows are then moved to the end of each text."""
         assert self._step is not None
         self._step.load(drafts)
         found, logits = self._forward(slots, layouts, wanted)
@@ -207,7 +207,7 @@ class GraphPasses:
             self._step = None
 
     def _compile(self) -> None:
-        """Compile the function by the largest pass, whose numbers of rows and of wanted rows differ."""
+        """Compile the function with the largest pass, in which the numbers of rows and of wanted rows differ."""
         if isinstance(self._function, CompiledFunction) and not self._function.is_compiled:
             self._tables.load(empty_plan(), np.empty(0, np.int64), ROWS[-1])
             self._compute(ROWS[-1])

@@ -4,7 +4,7 @@ A pass over few rows takes as long as reading the weights. int8 weights take hal
 the bytes of fp32 weights. They change a layer's results by less than 1 %. The original weights stay in memory for passes
 over many rows, such as passes over prompts. Targets are never compressed, because rounding would change the text.
 
-Measured gain: a pass of SmolLM2-135M over one row takes 0.58 of the bf16 kernel's time (docs/design/measured-mechanisms.md).
+Measured gain: a pass of SmolLM2-135M over one row takes 58 % of the bf16 kernel's time (docs/design/measured-mechanisms.md).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def compress(model: torch.nn.Module) -> int:
 
 
 def compressed(layer: torch.nn.Module) -> torch.nn.Module:
-    """A copy of ``layer`` with int8 weights if that is faster, else ``layer`` itself, which stays unchanged."""
+    """A copy of ``layer`` with int8 weights if these are faster, else ``layer`` itself. ``layer`` stays unchanged."""
     twin = copy.copy(layer)
     return twin if compress(twin) else layer
 

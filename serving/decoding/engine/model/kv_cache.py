@@ -16,7 +16,7 @@ from suffolk.serving.decoding.engine.model.tree_layout import positions_within
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What a layer caches for each token: its heads, the widths of keys and values, and its window (None for all tokens)."""
+    """The shape of a layer's cache: its heads, the widths of keys and values, and its window (None for all tokens)."""
 
     heads: int
     key_width: int
@@ -31,16 +31,16 @@ Shapes = tuple[LayerShape | None, ...]
 class KVCache:
     """The keys and values of ``slots`` requests. A request has up to ``capacity`` tokens, rows of rejected nodes included.
 
-    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
-    that compaction is one gather and one copy for all layers and requests. Layers with a sliding window keep their whole history;
-    attention applies the window. Not thread-safe.
+    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width].
+    So compaction takes one gather and one copy for all these layers and all requests. Layers with a sliding window keep
+    their whole history; attention applies the window. Not thread-safe.
 
     Attributes:
         lengths: int64[slots], tokens kept per slot.
         spare: a row of every layer that belongs to no slot.
-        finite: whether NaN and infinity are written as 0. A pass of static shape multiplies stale rows by 0, which must give 0.
+        finite: whether NaN and infinity are written as 0. Passes of static shape need this, because they multiply stale rows by 0.
         layers: the transformers cache for the model's forward pass.
-        slabs: what is cached, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
+        slabs: the cached keys and values, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class KVCache:
         self.lengths[chosen] += counts
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
-        """Copy rows of all layers, int64[n] on the cache's device; all are read before any is written."""
+        """Copy rows ``sources`` to ``targets`` in all layers. Both are int64[n] on the cache's device, and may overlap."""
         for slab in self.slabs.values():
             slab[:, targets] = slab[:, sources]
 
@@ -138,7 +138,7 @@ class KVCache:
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
     """A cache layer of transformers that writes to its part of a slab and returns all of it: [rows, heads, width].
 
-    Only tree attention reads that layout.
+    Only tree attention reads this layout.
     """
 
     keys: torch.Tensor

@@ -1,4 +1,4 @@
-"""A transformers causal LM whose attention reads draft trees, and its forward passes."""
+"""A causal LM of transformers with tree attention, and its forward passes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class LanguageModel:
     Attributes:
         name: its name in messages.
         model: the transformers model, in evaluation mode.
-        vocab_size: number of ids that can be both sampled and read as input; these are 0..vocab_size-1.
-        shapes: what each layer caches.
+        vocab_size: number of ids, from 0 on, that can be both sampled and read as input.
+        shapes: the shape of each layer's cache.
         same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text
             (``same_bits.py``).
-        shared: what all caches share: compiled functions (``pass_function.py``), the kinds of passes that were tried
+        shared: objects for all caches: compiled functions (``pass_function.py``), the kinds of passes that were tried
             (``passes.py``), and the compiler of grammars (``grammar_compiler.py``).
     """
 
@@ -130,6 +130,6 @@ class LanguageModel:
         return logits
 
     def synchronize(self) -> None:
-        """Wait for the device, so that a clock measures the work and not its launch."""
+        """Wait for the device. A clock then measures the work and not its launch."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -1,4 +1,4 @@
-"""Checks the memory that models and caches need, turns out-of-memory errors into ResourceExhausted, and copies to the device."""
+"""Memory: checks what models and caches need, turns out-of-memory errors into ResourceExhausted, and copies to the device."""
 
 from __future__ import annotations
 

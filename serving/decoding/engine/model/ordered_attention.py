@@ -1,7 +1,7 @@
 """Attention of packed passes on CPUs, by the kernel of ``csrc/kernels/tree_attention.h``.
 
-It adds up a row's keys in the order of their positions, in pieces with fixed borders. So a token's result does not depend, bit for
-bit, on the draft tree around it, on other requests, or on the division of its text into passes.
+It adds up the terms of a row's keys in the order of their positions, in pieces with fixed borders. So a token's result does not
+depend, bit for bit, on the draft tree around it, on other requests, or on the division of its text into passes.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class CompiledFunction:
         self._name = target.name
         compute: Any = pass_function(target, layers)
         # torch stores graphs by code object and selects one by guards. No guard is needed here: the model does not change, and
-        # inputs differ only in length. Length 1 is no exception, although torch would specialise it. So each model gets its own
+        # inputs differ only in length. torch would also specialise for length 1, without need. So each model gets its own
         # code object.
         own = FunctionType(compute.__code__.replace(), compute.__globals__, "compute", None, compute.__closure__)
         options: dict[str, Any] = {"guard_filter_fn": _no_guards, "post_grad_custom_pre_pass": SharedProducts()}
@@ -141,7 +141,7 @@ class CompiledFunction:
 
 
 def _keep_compiled() -> None:
-    """Let torch keep what it compiles in the user's cache. Its own default, in /tmp, is lost when a machine starts anew."""
+    """Let torch keep compiled code in the user's cache folder. torch's default folder, in /tmp, is lost when a machine restarts."""
     try:
         folder = expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "compiled"
     except NotFound:

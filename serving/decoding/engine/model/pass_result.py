@@ -58,10 +58,10 @@ class SpecialPasses(Protocol):
         """Whether a pass is of this kind; other passes are packed."""
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
-        """Capture what ``forward`` over these rows needs, if it fits. Raises RuntimeError: that failed."""
+        """Capture what ``forward`` over these rows needs, if the pass fits. Raises RuntimeError: the capture failed."""
 
     def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
-        """Capture all shapes that are known beforehand. Raises RuntimeError: that failed.
+        """Capture all shapes that are known beforehand. Raises RuntimeError: a capture failed.
 
         ``progress``: gets the sizes of the shapes, and yields them unchanged.
         """

@@ -1,4 +1,4 @@
-"""The kinds of forward pass, and which one a model gets."""
+"""The kinds of forward pass, and the choice of one for a model."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise
 class Passes:
     """The forward passes over one cache. Not thread-safe.
 
-    Passes that a kind does not take are packed, such as passes over long prompts.
+    If a kind cannot run a pass, for example over a long prompt, the pass is packed.
 
     - ``packed``: any shape.
     - ``captured``: static shapes (``static_pass.py``), captured as graphs on CUDA and run uncaptured elsewhere.
     - ``compiled``: one compiled graph for all sizes, on CPUs (``compiled_pass.py``).
     - ``graph``: compiled, captured on CUDA for a dozen numbers of rows, with Triton kernels (``graph_pass.py``). Not run on
-      CUDA yet. If compiling fails, they are captured without it. If that fails too, passes are captured or packed, with a
-      warning.
+      CUDA yet. If compiling fails, graph passes are captured uncompiled. If this fails too, the kind is ``captured`` or
+      ``packed``, with a warning.
     - ``auto``: captured on CUDA, packed elsewhere. A model that cannot be captured is packed, with a warning.
 
     Attributes:
         kind: the kind in use; ``uncompiled graph`` for graph passes that are not compiled.
-        special: the passes of that kind; None if they are packed.
+        special: the passes of kind ``kind``; None for packed passes.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class Passes:
 
         Args:
             layers: layers whose hidden states all passes return.
-            prepare_all: capture all shapes that are known beforehand, so that no pass waits for it.
+            prepare_all: capture all shapes that are known beforehand, so that no pass waits for a capture.
             sample: samples the tokens of rows, for ``step``.
 
         Raises:
             InvalidArgument: an unknown kind.
-            Unsupported: ``captured`` or ``compiled``, and the model's passes of this kind fail or differ; or ``graph``, and the
-                model is not on CUDA.
+            Unsupported: the model's ``captured`` or ``compiled`` passes fail or differ from packed ones; or the kind is ``graph``
+                and the model is not on CUDA.
         """
         check_choice("passes", kind, KINDS)
         require_states(target, kind, layers)
@@ -126,7 +126,7 @@ class Passes:
         self.special, self.kind = None, "packed"
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
-        """Capture the graph that ``forward`` with the same arguments needs, so that a clock does not measure it.
+        """Capture the graph that ``forward`` with the same arguments needs. A clock around ``forward`` then excludes the capture.
 
         Raises:
             Unsupported: the kind is ``captured``, and the pass cannot be captured.
@@ -170,7 +170,7 @@ class Passes:
         return self._target.shared.get(("problem", kind, self._layers))
 
     def _refuse(self, kind: str, problem: str, other: str) -> None:
-        """Log once for each target that ``kind`` fails. Raises Unsupported: no other kind was asked for."""
+        """Log once for each target that ``kind`` fails. Raises Unsupported if the caller accepts no other kind."""
         name = self._target.name
         if self._asked in ("captured", "compiled"):
             raise Unsupported(f"model {name}: its passes cannot be {kind} ({problem}); use packed passes")
@@ -180,7 +180,7 @@ class Passes:
 
 
 def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> None:
-    """Raise Unsupported if ``layers`` are wanted and passes of that ``kind`` return no hidden states."""
+    """Raise Unsupported if ``layers`` are wanted and passes of ``kind`` return no hidden states."""
     if kind == "compiled" and layers:
         raise Unsupported(
             f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter "
@@ -255,7 +255,8 @@ def _power(number: int) -> int:
 def _problem(target: LanguageModel, make: _Make) -> str | None:
     """The reason why captured or compiled passes of the model fail; None if they work.
 
-    Checks a pass over two requests with an unused slot between them, one with a small tree, and a pass over one row.
+    Checks two passes. The first reads a small tree of one request and a row of another, with an unused slot between them. The
+    second reads one row.
     """
     vocab = target.vocab_size
     ids = (np.arange(12) * 7919 + 17) % vocab
@@ -268,7 +269,7 @@ def _problem(target: LanguageModel, make: _Make) -> str | None:
     tried = [([2, 0], layouts), ([0], layouts[1:])]
     try:
         special = make(cache)
-        worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if one is
+        worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if any is NaN
     except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         return message_line(error)
     limit = _TOLERANCE.get(target.dtype, LOW_PRECISION_TOLERANCE)

@@ -1,4 +1,4 @@
-"""Checks by a trial that a loaded model can decode trees, because a list of supported architectures would be too long."""
+"""Checks by a trial pass that a loaded model can decode trees. A list of supported architectures would be too long."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def kernel_problem(target: LanguageModel) -> str | None:
 
 
 def rows_of_tile(target: LanguageModel) -> int:
-    """The most rows of a work item, so that their query heads fill a tile."""
+    """The most rows of a work item: the query heads of this many rows fill a tile."""
     heads = int(target.model.config.get_text_config(decoder=True).num_attention_heads)
     return max(1, min(TILE * shape.heads // heads for shape in target.shapes if shape is not None))
 
@@ -91,7 +91,7 @@ class RowTables:
         wanted: int64[most wanted], the rows whose logits are computed.
         count: int64[1], the number of work items.
         work: int64[...], the work items and then the paths.
-        extra, extra_numbers: int64[extra], further numbers that go along, on the device and on the host.
+        extra, extra_numbers: int64[extra], further numbers in the same copy, on the device and on the host.
     """
 
     def __init__(self, rows: int, wanted: int, parts: int, spare: int, device: torch.device, extra: int = 0) -> None:
@@ -195,7 +195,7 @@ class RowAttention:
         upcast = query.dtype is torch.bfloat16 and is_interpreted()  # the interpreter multiplies no bf16
         tables, sizes = self.tables, self.sizes
         tile = max(16, power_of_two(sizes.rows * fold))
-        # with 4 warps, the registers of a thread do not hold a larger tile (ptxas, for A100, H100 and B200)
+        # with 4 warps, a larger tile does not fit into a thread's registers (ptxas, for A100, H100 and B200)
         warps = 4 if query.itemsize == 2 and value_width <= 128 and tile <= TILE else 8
         programs = min(_PROGRAMS, 4) if query.device.type == "cpu" else _PROGRAMS
         kernels().attend_kernel[(programs, heads)](
@@ -225,7 +225,7 @@ class Partials:
 
 
 def slab_layers(cache: KVCache) -> list[SlabLayer]:
-    """The layers of a cache in which each layer has its own keys and values."""
+    """The layers of ``cache``, in which each layer has its own keys and values."""
     return [layer for layer in cache.layers.layers if isinstance(layer, SlabLayer)]
 
 

@@ -58,7 +58,7 @@ class RowPlan:
             ids, positions: token ids, and positions in the texts;
             written: the cache row that each row writes;
             base: the cache row of the slot's first token;
-            linear: position p below it lies in cache row base + p; a later position p in paths[path + p - linear];
+            linear: a position p < linear lies in cache row base + p, a later position p in paths[path + p - linear];
             path: where a row's path begins in ``paths``;
             first, parts: the row has ``parts`` partial results, from number ``first`` on.
         items: int64[items, 5]: first row, number of rows, first piece, last piece + 1, number of the partial result.
@@ -159,12 +159,11 @@ def _find_items(
 
 
 def _spread(counts: Numbers) -> tuple[Numbers, Numbers]:
-    """The owner of each entry, and the entry's number within its owner: for ``counts`` of [2, 0, 1], [0, 0, 2] and [0,
-    1, 0]."""
+    """The owner of each entry, and the entry's number within its owner. ``counts`` of [2, 0, 1] give [0, 0, 2] and [0, 1, 0]."""
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - _starts(counts)[owner]
 
 
 def _starts(counts: Numbers) -> Numbers:
-    """Where each begins if ``counts`` follow each other."""
+    """The first index of each run, for runs of ``counts`` entries that follow each other."""
     return np.cumsum(counts) - counts

@@ -1,6 +1,6 @@
-"""Gives a token's logits the same bits in passes of every shape: chooses the kernels for it, and tries them. The kernels of
-``ordered_attention.py`` and ``skinny_gemm.py`` suffice, unless the model has matrix products of torch's own: torch's kernels
-depend on the number of rows.
+"""Gives a token's logits the same bits in passes of every shape. It chooses kernels and checks the results by trials.
+The kernels of ``ordered_attention.py`` and ``skinny_gemm.py`` suffice, unless torch computes other matrix products of the model.
+The results of torch's kernels depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def _suspect(target: LanguageModel) -> str:
 class EvenActivation(torch.nn.Module):
     """Computes ``function``, a module that maps each number by itself. A result does not depend on the other numbers.
 
-    torch computes a function such as SiLU by vectors, and the end of each thread's part number by number. Both may differ in the
-    last bit. So the input is padded until all parts consist of whole vectors.
+    torch divides the input among threads, and computes each part by vectors but the part's end number by number. The two ways may
+    differ in the last bit. So the input is padded until all parts consist of whole vectors.
     """
 
     def __init__(self, function: torch.nn.Module) -> None:

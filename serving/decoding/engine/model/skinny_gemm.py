@@ -1,15 +1,15 @@
 """Linear layers over few rows on a CPU, by the kernel of ``csrc/kernels/skinny_gemm.h``.
 
-In torch, a product over 2 to 64 rows takes up to several times as long as over one row. If the weights were read once, all
-would take the same time. The kernel reads the model's own parameters in place.
+In torch, a product over 2 to 64 rows takes up to several times as long as over one row, because the weights are read repeatedly.
+The kernel reads the weights once, in the model's own parameters.
 
-A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. With
+The bits of a row's result do not depend on the number of rows, the row's place or the number of threads. With
 ``exact``, ``accelerate`` uses the kernel for all layers and all numbers of rows. Then linear layers compute the same numbers for a
 token in any pass. Otherwise it uses torch for each number of rows at which torch is more than 10 % faster over all layers. For
 passes of more than ``MOST_ROWS`` rows, such as passes over prompts, it uses torch if that is faster for 128 rows. The choice rests
 on timings, so two loads of a model may differ in rounding.
 
-Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.47 of torch's time in fp32 and 0.78 in bf16
+Measured gain: a pass of SmolLM2-135M over 8 rows takes 47 % of torch's time in fp32 and 78 % in bf16
 (docs/design/measured-mechanisms.md).
 """
 
@@ -53,7 +53,7 @@ _PLAINLY = 3.0
 
 
 def accelerate(model: torch.nn.Module, exact: bool = False) -> int:
-    """Let the model's plain linear layers use the kernel where it is right and faster here. Returns the number of these layers.
+    """Let the model's plain linear layers use the kernel where it is right and faster. Returns the number of these layers.
 
     ``exact``: use it wherever it is right, for any number of rows. Takes well below a second for most models. Parameters and
     state_dict stay as they are: a layer's class becomes ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without
@@ -250,7 +250,7 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
     kernel: list[float] = []
     plain: list[float] = []
     while not _enough(kernel, plain):
-        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn, so that other programs slow both alike
+        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn: other programs then slow both alike
         plain.append(seconds(F.linear, rows, next(weights)))
     parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
     return min(kernel) * parts, min(plain) * parts
@@ -259,8 +259,8 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
 def _enough(kernel: list[float], plain: list[float]) -> bool:
     """Whether the timings suffice.
 
-    Two suffice if the difference is clear: a single one may include a pause. Otherwise a few are needed, and more for
-    short calls.
+    Two timings suffice if the difference is clear. One does not, because it may include a pause. Otherwise a few are needed, and
+    more for short calls.
     """
     if len(plain) < 2:
         return False

@@ -1,7 +1,7 @@
-"""A forward pass of static shape, which CUDA can capture as a graph and replay.
+"""A forward pass of static shape. CUDA can capture the pass as a graph and replay it.
 
-A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. On CPUs it is not captured and
-gains nothing.
+A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. On CPUs the pass is not
+captured, and gains nothing.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class StaticPass:
         return PassResult.of(output, self._layers, self._target.vocab_size)
 
     def capture(self, memory: GraphMemory) -> None:
-        """Capture ``compute`` as a CUDA graph. The loaded rows must be a real pass's. Raises as ``capture``."""
+        """Capture ``compute`` as a CUDA graph. The rows of a real pass must be loaded. Raises as ``capture``."""
         self._captured = capture(self.compute, memory, self._target.device)
 
     def run(self) -> PassResult:

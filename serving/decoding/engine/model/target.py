@@ -60,7 +60,7 @@ class Target(LanguageModel):
 
     @staticmethod
     def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True, exact: str = "auto") -> Target:
-        """Make a target of a transformers model in memory. Tree attention replaces the model's own permanently.
+        """Make a target of a transformers model in memory. Tree attention permanently replaces the model's own attention.
 
         A few short forward passes check that both attentions agree on a draft tree.
 
@@ -70,7 +70,7 @@ class Target(LanguageModel):
             name: its name in messages; default: its class.
             accelerate: let linear layers on a CPU use the kernel for few rows (``skinny_gemm.py``).
             exact: whether drafts, other requests and the division of a prompt into passes may change a text at a near-tie of
-                two logits; see ``same_bits.py``. A model for which ``bits`` is impossible gets near-ties, with a warning.
+                two logits; see ``same_bits.py``. If ``bits`` is impossible for the model, texts may change, with a warning.
 
         Raises:
             InvalidArgument: ``exact`` is unknown, or is ``bits`` for a dtype or device without the kernels.

@@ -48,7 +48,7 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
         cached = min(cache_tokens, getattr(config, "max_position_embeddings", None) or cache_tokens)
         needed = weight_bytes(folder, loaded), cache_bytes(config, cached, itemsize)
         require_memory(name, *needed, available_memory(place), place)
-    # with peft installed, transformers looks for an adapter; only these options set "local_files_only" for this search
+    # if peft is installed, transformers searches for an adapter; only these options keep this search to local files
     options = {**source, "adapter_kwargs": dict(source)}
     model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto", **options).to(place)
     return model, _from_pretrained(AutoTokenizer, name, **source)
@@ -72,7 +72,7 @@ def context_length(config: Any) -> int | None:
     """The tokens that a model with this text ``config`` takes; None if the config sets no limit.
 
     For ``longrope`` the short frequencies set the limit. Beyond this limit, the longest row of a pass selects the
-    frequencies of all rows, so drafts and other requests would change the text.
+    frequencies of all rows. Drafts and other requests would then change the text.
     """
     longest: int | None = getattr(config, "max_position_embeddings", None)
     ropes = getattr(config, "rope_parameters", None) or {}
@@ -179,7 +179,7 @@ def require_lora(folder: Path) -> None:
 
 
 def merge_adapter(model: Any, folder: Path) -> Any:
-    """``model`` with the adapter in ``folder`` added to its weights, so that passes take no longer.
+    """``model`` with the adapter in ``folder`` added to its weights. So passes take no longer.
 
     Raises:
         Unsupported: the adapter does not fit the model.

@@ -91,7 +91,7 @@ class Span:
 
 
 def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """0 where a row sees a key, -inf elsewhere; the rows repeated ``fold`` times."""
+    """The mask with 0 where a row sees a key and -inf elsewhere. Its rows are repeated ``fold`` times."""
     hidden = to_device(~seen, device)
     mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
     return mask.repeat(fold, 1)
@@ -125,7 +125,7 @@ class PackedRows:
     """The rows of all requests in sequence. torch's attention runs request by request, over the keys of that request.
 
     Attributes:
-        ordered: whether the kernel of ``ordered_attention.py`` computes all of them, where it supports their dtype.
+        ordered: whether the kernel of ``ordered_attention.py`` computes all rows, if it supports their dtype.
     """
 
     spans: Sequence[Span]
@@ -255,7 +255,7 @@ def split_attention(
     """[1, heads, rows, width], equal to ``F.scaled_dot_product_attention`` with a mask that hides no cached token.
 
     One part attends to the cached tokens without a mask, one to the tree's own rows. Both are merged by their log-sum-exp, so the
-    mask does not grow with the context. Measured gain: 3 to 7 % of a pass with ``LEAST_PAIRS`` or more
+    mask does not grow with the context. Measured gain: 3 to 7 % of the time of a pass with ``LEAST_PAIRS`` or more
     (docs/design/measured-mechanisms.md). Small trees are faster with one mask.
 
     Args:

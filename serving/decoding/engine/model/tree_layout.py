@@ -1,6 +1,6 @@
-"""The rows of a forward pass.
+"""The rows of a forward pass: a context's last token with a draft tree, or a chunk of a prompt.
 
-They are a context's last token with a draft tree (SpecInfer, Miao et al. 2024), or a chunk of a prompt.
+Source: SpecInfer (Miao et al. 2024).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class TreeLayout:
     Attributes:
         tokens: int64[n].
         depths: int64[n], a row's position after the cached tokens; 0 for row 0.
-        visible: bool[n, earlier + n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, where
-            every row sees all rows before it.
-        earlier: int64[earlier], the depths of rows of earlier passes that are not kept yet, for a tree that is read level by
-            level.
+        visible: bool[n, earlier + n], whether a row (first axis) sees another row. A row sees its ancestors and itself. None for
+            a chain, in which every row sees itself and all rows before it.
+        earlier: int64[earlier], the depths of rows that earlier passes over the same tree have read; empty unless the tree is
+            read level by level.
     """
 
     tokens: npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class TreeLayout:
 
 
 def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
-    """The rows for ``tree`` after a context that ends in ``last_token``. Raises InvalidArgument if it is not a tree."""
+    """The rows for ``tree`` after a context that ends in ``last_token``. Raises InvalidArgument if ``tree`` is malformed."""
     return TreeLayout(*_native.lay_out(last_token, tree.tokens, tree.parents))
 
 
@@ -60,7 +60,7 @@ def cut(tree: DraftTree, max_depth: int) -> DraftTree:
 
 
 def select(tree: DraftTree, keep: npt.NDArray[np.bool_]) -> DraftTree:
-    """The nodes of ``tree`` for which ``keep``, bool[n], is True. It must be True for the parents of these nodes too."""
+    """The nodes of ``tree`` for which ``keep``, bool[n], is True. REQUIRES: the parent of each kept node is kept."""
     if keep.all():
         return tree
     row = np.cumsum(keep, dtype=np.int32) - 1

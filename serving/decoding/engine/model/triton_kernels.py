@@ -5,8 +5,8 @@
 One more kernel walks along drafts (``device_step.py``).
 
 All sums of attention follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits of
-a row's result depend neither on the other rows of the pass nor on the place of its ancestors among the cells of a tree. Three
-properties give this:
+a row's result depend neither on the other rows of the pass nor on the place of its ancestors among the cells of a tree. This
+rests on three properties:
 
 - a tile has the same shape for all numbers of rows, so all products use the same instructions;
 - a position that a row does not see adds exact zeros;
@@ -215,7 +215,7 @@ def _nothing(rows: tl.constexpr, width: tl.constexpr):
 
 @triton.jit
 def _merged(best, total, result, other_best, other_total, other_result):
-    """The result over the positions of both. If one side has no positions, the result is exactly the other side's."""
+    """The result over the positions of both partial results. If one has no positions, the result is exactly the other one."""
     higher = tl.maximum(best, other_best)
     safe = tl.where(higher == -float("inf"), 0.0, higher)
     mine, theirs = tl.exp2(best - safe), tl.exp2(other_best - safe)

@@ -41,7 +41,7 @@ class AcceptanceModel:
     """Corrects calibrated scores by observed acceptance. Not thread-safe.
 
     A score gets two factors: one of its drafter, and one of its drafter in its request. The first is needed because trees
-    whose scores are too high are verified most. The second is needed because a source might not fit a request's text.
+    with too high scores are verified more often than others. The second is needed because a source may not fit a request's text.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class AcceptanceModel:
         overall.add(accepted, expected)
 
     def in_a_step(self, request_id: int) -> tuple[float, float]:
-        """Mean accepted tokens per step of a request, and the share of its steps with none.
+        """Mean accepted tokens per step of a request, and the share of its steps without accepted tokens.
 
         Before its first step, the values of all requests apply.
         """

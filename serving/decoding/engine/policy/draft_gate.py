@@ -35,8 +35,8 @@ class GateDecision:
 class DraftGate:
     """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
 
-    A refused source is tried now and then. Trials take a fixed share of the time, so they are rarer if its drafts are slower.
-    They never end.
+    A refused source is tried now and then, without end. Trials take a fixed share of the time, so slower drafts are tried less
+    often.
 
     Attributes:
         added: estimates the tokens that the source adds.
@@ -49,7 +49,7 @@ class DraftGate:
         self.added = AddedTokens(prior)
         self.ran = self.skipped = 0
         self._usual, self._own = UsualTime(), UsualTime()
-        self._saved = 0.0  # plain tokens for the next trial
+        self._saved = 0.0  # plain tokens, saved for the next trial
 
     @property
     def seconds(self) -> float:
@@ -66,7 +66,7 @@ class DraftGate:
         return self._weigh(budget, expected, math.inf)[2]
 
     def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:
-        """The gain and the cost of the source, whether it runs, and whether that is a trial."""
+        """The gain and the cost of the source, whether it runs, and whether the run is a trial."""
         gain, seconds, token_seconds = self.added.gain(expected), self._usual.seconds, budget.token_seconds
         cost = seconds / token_seconds if token_seconds else 0.0
         worth = not token_seconds or gain * budget.value_seconds >= seconds

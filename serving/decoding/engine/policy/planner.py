@@ -1,4 +1,4 @@
-"""Cuts draft trees to the nodes worth verifying, and books the costs and gains of drafting."""
+"""The planner cuts draft trees to the nodes worth verifying, and records the costs and gains of drafting."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Planner:
         self.budgets: dict[str, SpeculationBudget] = {}
         self._requests: dict[int, _Running] = {}
         self._passes_with_drafts = 0
-        self._seconds: dict[tuple[int, float], tuple[float, float]] = {}  # of the present step
+        self._seconds: dict[tuple[int, float], tuple[float, float]] = {}  # of this step
 
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
         """Start a request of ``drafter``.
@@ -140,7 +140,7 @@ class Planner:
             self.costs.update(rows, requests, context, seconds)
         if paused := [budget for budget in self.budgets.values() if not budget.allows]:
             token, row = self._plain_step(requests, context)
-            for budget in paused:  # a busy machine may have made rows look slow
+            for budget in paused:  # renewed, because rows look slow on a busy machine
                 budget.trial = FEW_ROWS * row / token
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
@@ -165,7 +165,7 @@ class Planner:
         return plain / requests, (whole - plain) / FEW_ROWS
 
     def _book(self, candidate: DraftCandidate, token: float, row: float) -> None:
-        """Book one draft. ``token``: seconds of a plain token; ``row``: time of a node, in plain tokens."""
+        """Record the cost and gain of one draft. ``token``: seconds of a plain token; ``row``: time of a node, in plain tokens."""
         running, paying = self._requests[candidate.request_id], self._paying(candidate)
         verified = candidate.verified
         expected = float(candidate.scores[:verified].sum())

@@ -24,7 +24,7 @@ class PrefillPolicy:
     def __init__(self) -> None:
         self.refused = 0
         self._length = Estimate(ANSWER_TOKENS)
-        self._saved = 0.0  # plain tokens saved up to try a prefill that does not seem to pay
+        self._saved = 0.0  # plain tokens, saved for a trial of a refused prefill
         self._reads: dict[int, bool] = {}
         self._steps: Counter[int] = Counter()
 

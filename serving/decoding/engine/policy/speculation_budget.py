@@ -10,7 +10,7 @@ _RECENT = 5
 
 
 class UsualTime:
-    """``seconds``: the lower median of the last five drafts; 0 until known. One slow draft shows no trend, two do."""
+    """``seconds``: the lower median of the last five drafts; 0 until known. One slow draft does not raise the median."""
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -63,8 +63,8 @@ class SpeculationBudget:
     def spend(self, seconds: float, token_seconds: float) -> None:
         """Subtract the time of a draft. ``token_seconds``: the time of a token in plain decoding.
 
-        The part above ``UNUSUAL`` times the usual time shows no trend. At first it is a cost of the start, such as cold files,
-        and not subtracted. Later it is deferred.
+        The part above ``UNUSUAL`` times the usual time is not subtracted now. An allowance covers it first, because cold files
+        make the first drafts slow. The rest is deferred.
         """
         if seconds <= 0:
             return
@@ -77,7 +77,7 @@ class SpeculationBudget:
         self.add((rest - seconds) / token_seconds)
 
     def defer(self, tokens: float) -> None:
-        """Defer a cost of ``tokens`` tokens, such as the cost of a prefill. Later steps pay it in instalments."""
+        """Defer a cost of ``tokens`` tokens, for example of a prefill. Later steps pay it in instalments."""
         self._deferred += tokens
 
     def add(self, tokens: float) -> None:

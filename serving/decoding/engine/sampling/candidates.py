@@ -1,6 +1,6 @@
 """Applies temperature, top-k, top-p and min-p. They determine the tokens that may be sampled, and their relative likelihoods.
 
-Only the likeliest thousand tokens of a row are inspected; a row whose distribution is too flat for that is sorted as a whole.
+Only the likeliest thousand tokens of a row are inspected. If the distribution is too flat for a thousand, all are sorted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Candidates:
 
     Attributes:
         values: float64[n, k], logits divided by the temperature; -inf for a token that was cut.
-        tokens: int64[n, k], their ids; None where the columns are the whole vocabulary.
+        tokens: int64[n, k], their ids; None if the columns are the whole vocabulary.
     """
 
     values: torch.Tensor
@@ -39,7 +39,7 @@ class Candidates:
 
 
 def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
-    """The tokens of ``logits`` float[n, vocab] that temperature (above 0), top-k, top-p and min-p leave, in this order.
+    """The tokens of ``logits`` float[n, vocab] that remain after temperature (above 0), top-k, top-p and min-p, in this order.
 
     Ties with the last kept token are kept too, so that the result does not depend on the order of a sort.
     """
@@ -85,7 +85,7 @@ def total_weight(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tenso
 
 
 def _sorted(logits: torch.Tensor) -> torch.Tensor:
-    """The values of each row, the largest first. On a CPU numpy sorts some thirty times as fast as torch."""
+    """The values of each row, the largest first. On a CPU numpy sorts them, because it is about thirty times as fast as torch."""
     if logits.device.type != "cpu":
         return logits.sort(dim=-1, descending=True).values
     return torch.from_numpy(np.sort(logits.numpy(), axis=-1)).flip(-1)

@@ -1,4 +1,4 @@
-"""A grammar is the formal language that a request's text must be in. Loads no library."""
+"""A grammar: the formal language that a request's text must be in. Imports no grammar library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_GRAMMAR = 1 << 18
 
 
 class RefusedGrammar(InvalidArgument):
-    """InvalidArgument for a grammar. The message begins with its ``name``: the request's path, and further words."""
+    """InvalidArgument for a grammar. The message begins with ``name``: the grammar's path in the request, and further words."""
 
     def __init__(self, name: str, text: str) -> None:
         field, *words = name.partition(" ")
@@ -32,7 +32,7 @@ class Grammar:
         kind: ``json_object`` (any JSON object), ``json_schema`` (JSON Schema, draft 2020-12), ``regex`` (the Rust syntax, for the
             whole text), ``lark`` (a context-free grammar in llguidance's Lark syntax) or ``gbnf`` (the same in llama.cpp's syntax).
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
-        field: the request's path of the grammar, such as ``guided_json``, and further words that name it; for messages alone.
+        field: for messages: the grammar's path in the request, for example ``guided_json``, and further words that name it.
         parts: grammars that ``text`` contains. If the whole is refused, a message names the part at fault.
         before: Lark rules with a rule ``before``, whose text comes first and is no part of the language; empty for none.
 
@@ -61,7 +61,7 @@ class Grammar:
             self._check_schema()
 
     def refusal(self, reason: str, name: str = "grammar.text") -> RefusedGrammar:
-        """An error that names the field; without one ``name``."""
+        """An error that names the field, or ``name`` if the field is empty."""
         return RefusedGrammar(self.field or name, f" {reason}")
 
     def _check_schema(self) -> None:

@@ -1,8 +1,7 @@
-"""Finds what the grammar library cannot handle: rules and references that lead only to each other, and numbers that are too
-large.
+"""Finds what the grammar library cannot handle: rules and references that lead only to each other, and too large numbers.
 
-No text matches such rules. The library fails on these rules without a reason, or only when the text reaches them. Some numbers
-make it end the process.
+No text matches rules that lead only to each other. The library fails on them without a reason, or only when the text reaches
+them. Some numbers make the library end the process.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ def _nodes(schema: Any, target: Callable[[str], Any] | None = None) -> Iterator[
 
 
 def _target(schema: Any, pointer: str) -> Any:
-    """What a JSON pointer points to; None if there is nothing: the library reports that."""
+    """The value at a JSON pointer; None if there is none. The library reports a missing value."""
     found = schema
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -176,7 +175,7 @@ def _lark_rules(text: str) -> tuple[Rules, list[Any]]:
     """
     rules: Rules = {}
     schemas: list[Any] = []
-    groups: list[tuple[str, int]] = [("", 0)]  # around the place: name of the rule, and items of its alternative so far
+    groups: list[tuple[str, int]] = [("", 0)]  # open groups: name of the rule, and items of its alternative so far
     at = 0
     while found := _TOKEN.search(text, at):
         at = found.end()

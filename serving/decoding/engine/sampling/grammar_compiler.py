@@ -77,7 +77,7 @@ class GrammarCompiler:
             Unsupported: as ``load``.
         """
         vocabulary = self.load()
-        for part in (*grammar.parts, grammar):  # a part names its own place
+        for part in (*grammar.parts, grammar):  # the error of a part names the part
             _check(part)
         matcher = self._matcher(grammar, vocabulary)
         if matcher.is_error():
@@ -162,7 +162,7 @@ def _source(grammar: Grammar) -> str:
 
 
 def _after(rules: str, source: str) -> str:
-    """The grammar ``source`` after the rule ``before`` of ``rules``."""
+    """A grammar whose text is first a text of the rule ``before`` in ``rules``, and then a text of ``source``."""
     if not rules:
         return source
     own = json.loads(source)["grammars"][0] if source.startswith("{") else {"lark_grammar": source}
@@ -175,7 +175,7 @@ def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
 
 def _check(grammar: Grammar) -> None:
     """Raises RefusedGrammar for references in a circle, for too many intersections, and for numbers that the library cannot
-    hold: some of these end the process.
+    hold. Some of these numbers would end the process.
     """
     try:
         if grammar.kind == "json_schema":
@@ -201,9 +201,10 @@ def _check(grammar: Grammar) -> None:
 
 
 def _lark(grammar: Grammar) -> str:
-    """Rules in llama.cpp's syntax as rules in Lark's.
+    """Convert rules from llama.cpp's syntax to Lark's.
 
-    The library's converter keeps escapes that texts in Lark lack, and takes zeros from the others, so they are rewritten around it.
+    The library's converter keeps escapes that Lark does not have, and drops zeros from other escapes. So escapes are rewritten
+    before and after it.
     """
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
@@ -219,7 +220,7 @@ def _lark(grammar: Grammar) -> str:
 
 
 def _joined(found: re.Match[str]) -> str:
-    """No comment, and no line end before another alternative: the library's converter takes none there, as older llama.cpp."""
+    """Drop a comment, or a line end before another alternative. The library's converter rejects this line end."""
     return found[1] or " " * found[0].isspace()
 
 
@@ -236,7 +237,7 @@ def _short_escape(found: re.Match[str]) -> str:
 
 
 def _lark_escape(found: re.Match[str]) -> str:
-    r"""``\xHH`` as texts and classes of Lark write it."""
+    r"""``\xHH`` in the form of Lark's strings and character classes."""
     return f"\\u00{found[1]}" if found[1] else found[0]
 
 

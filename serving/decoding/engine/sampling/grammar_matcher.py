@@ -58,7 +58,7 @@ class GrammarMatcher:
         return GrammarMatcher(partial(GrammarCompiler.of(target).compile, grammar), target.vocab_size)
 
     def is_complete(self, generated: npt.NDArray[np.int32]) -> bool:
-        """Whether only the end of the text may follow ``generated``, which must extend the ``generated`` of the call before."""
+        """Whether only the end of the text may follow ``generated``. REQUIRES: it extends the ``generated`` of the last call."""
         self._follow(generated)
         return bool(self._parser.is_stopped()) and not self._parser.is_error()
 
@@ -96,7 +96,7 @@ class GrammarMatcher:
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
     def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], str]:
-        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the reason of a failure, or nothing.
+        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the reason of a failure, else "".
 
         The reason is a text, because the error itself would keep the memory of the step until a garbage collection.
         """

@@ -25,7 +25,7 @@ class LogProbability:
 
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, alternatives: int) -> list[LogProbability]:
-    """The log-probabilities of the text's ``tokens`` int64[n], from the target's ``logits`` float[n, vocab] before each of them."""
+    """The log-probabilities of ``tokens`` int64[n]. ``logits``: float[n, vocab], the target's logits before each token."""
     import torch  # imported here, because clients of a worker read log-probabilities without torch
 
     distributions = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)

@@ -48,7 +48,7 @@ class UserFunctions:
             if len(texts) == 1:
                 return torch.full_like(scores, -torch.inf)
             parts = [self._level(texts[row : row + 1], scores[row : row + 1], drafted) for row in range(len(texts))]
-            return torch.cat(parts)  # one bad draft must not affect its neighbours
+            return torch.cat(parts)  # a failure at one drafted text leaves the other rows unchanged
 
     def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, sizes too
@@ -115,7 +115,7 @@ class LogitsProcessing:
             matcher: the matcher of ``settings.grammar``.
             ends: the tokens that end the text, for ``settings.min_tokens``.
 
-        Raises InvalidArgument if a token is not of this vocabulary.
+        Raises InvalidArgument if a token is not in the vocabulary.
         """
         held = settings.min_tokens > 0 and bool(ends)
         penalised = settings.repetition_penalty != 1.0 or settings.presence_penalty or settings.frequency_penalty
@@ -137,7 +137,7 @@ class LogitsProcessing:
             self._parts.append(matcher)
 
     def __bool__(self) -> bool:
-        """Whether any of these parts changes logits."""
+        """Whether any setting changes logits."""
         return bool(self._parts)
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
@@ -224,7 +224,7 @@ class Penalties:
 class BadWords:
     """Forbids the last token of a sequence if the text ends in the sequence's other tokens. Immutable; safe to share.
 
-    Each row takes one look into a table for each length of a sequence, however many sequences there are.
+    Each row takes one table lookup for each length of a sequence, however many sequences there are.
     """
 
     def __init__(self, words: tuple[tuple[int, ...], ...], vocab_size: int) -> None:

@@ -21,9 +21,9 @@ class Difference:
 
     Attributes:
         position: index into the generated tokens.
-        first, second: the token of each run there; None where a run had ended.
-        gap: difference of the scores of both tokens in a plain pass; if a run had ended, difference of the two best scores.
-            Scores are logits if greedy, else processed logits plus noise. Near 0 for a near-tie.
+        first, second: the token of each output there; None if an output has ended.
+        gap: difference of the scores of both tokens in a plain pass; if an output has ended, difference of the two best scores.
+            Scores are logits if greedy, else processed logits plus noise. The gap is near 0 for a near-tie.
     """
 
     position: int

@@ -1,7 +1,7 @@
-"""Samples all rows of a pass, each by its own settings, without a value that the host would have to know.
+"""Samples all rows of a pass, each by its own settings. The host reads no value in between, so a CUDA graph can hold the sampling.
 
-So a CUDA graph can hold the sampling. ``Sampler`` takes the same token from the same logits. Sums over a row, for top-p, may round
-differently in the last bit if the number of rows differs, as in ``Sampler`` itself.
+``Sampler`` takes the same token from the same logits. As in ``Sampler``, the sums for top-p may differ in the last bit between
+passes with different numbers of rows.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Sampler:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
 
         The sample is ``NO_TOKEN`` if processors, mask or grammar fail or allow no token after the row's drafted tokens. The
-        node of this row must not be accepted. If plain decoding reaches this text, a later step samples there again, and
+        node of this row must not be accepted. If the text still comes to these tokens, a later step samples there again, and
         reports the failure.
 
         Raises:
@@ -73,7 +73,7 @@ class Sampler:
         return sampled if dead is None else sampled.masked_fill(dead, NO_TOKEN)
 
     def scores(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """The scores [rows, vocab] whose argmax ``sample`` takes: processed logits, above temperature 0 with noise in float64."""
+        """The scores [rows, vocab] whose argmax ``sample`` takes: processed logits, plus float64 noise above temperature 0."""
         logits, _ = self._processed(logits, contexts)
         if self._noise is None:
             return logits
@@ -94,8 +94,7 @@ class Sampler:
         return distribution if dead is None else distribution.masked_fill_(dead[:, None], 0.0)
 
     def _processed(self, logits: torch.Tensor, contexts: RowContexts) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The processed logits, and bool[rows], whether a row allows no token; None in place of these if every row allows
-        some."""
+        """The processed logits, and bool[rows], whether a row allows no token. None for the bools if every row allows a token."""
         if not self._processing:
             return logits, None
         logits = self._processing.apply(logits, contexts)

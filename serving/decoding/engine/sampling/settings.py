@@ -1,4 +1,4 @@
-"""Sampling settings of a request. They say how tokens are sampled and where the text ends."""
+"""The sampling settings of a request: how tokens are sampled, and where the text ends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class SamplingSettings:
         top_k: sample among the ``top_k`` likeliest tokens, and ties with the last of them; 0 = no limit.
         top_p: sample among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
         seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
-        stop: strings; the text ends before the first one. A special token counts with its text, although it is not shown.
+        stop: strings; the text ends before the first one. The text of a special token may be part of a match, although it is not
+            shown.
         stop_token_ids: the text ends before the first of these tokens.
         min_tokens: no end-of-text token, token of ``stop_token_ids`` or stop string ends the text before it has this many tokens.
         include_stop: show the stop string or token that ended the text.
@@ -69,14 +70,14 @@ class SamplingSettings:
             may be forbidden too; texts then end by their length.
         logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
             logits; 0..20, None = off.
-        prompt_logprobs: the same for each token of the prompt except the first; the text is then decoded without drafts.
+        prompt_logprobs: as ``logprobs``, for each token of the prompt except the first. The text is decoded without drafts.
         processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``. Each
             is called once per depth of a draft tree, with all texts of that length. They must be stateless, because a text may
             come several times, and may be a draft that is never accepted.
         token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
             like the processors. For a drafted text that no token may follow it returns a row of False, or raises.
-        grammar: the text is in this language, unless its length or a stop string ends it early. The text ends where it is
-            complete. Needs the extra ``openai``.
+        grammar: the text is in this language, unless its length or a stop string ends it early. The text ends when the grammar
+            allows no further token. Needs the extra ``openai``.
         verification: how drafted tokens are accepted: ``match`` (same text as plain decoding), ``rejection`` (same
             distribution) or ``typical`` (lossy).
         epsilon, delta: ``typical`` accepts tokens of probability min(epsilon, delta * exp(-entropy)) or more; above 0, at most
@@ -138,7 +139,7 @@ class SamplingSettings:
         return frozenset(self.stop_token_ids) | (frozenset() if self.ignore_eos else eos_ids)
 
     def _check_sequences(self) -> None:
-        """Check the fields whose items need special checks, and convert lists to tuples."""
+        """Check the items of the fields that are sequences, and convert lists to tuples."""
         for name, of in (("stop", "strings"), ("bad_words", "sequences of token ids"), ("processors", "functions")):
             object.__setattr__(self, name, listed(name, getattr(self, name), of))
         for at, text in enumerate(self.stop):
@@ -166,7 +167,7 @@ def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
 
 def _word(name: str, word: object) -> tuple[int, ...]:
     items = listed(name, word, "token ids")
-    if {*map(type, items)} == {int}:  # 65,000 ids one by one would hold up the step loop
+    if {*map(type, items)} == {int}:  # a check one by one of 65,000 ids would delay the step loop
         ids = cast("tuple[int, ...]", items)
     else:
         ids = tuple(whole_number(f"{name}[{at}]", token) for at, token in enumerate(items))

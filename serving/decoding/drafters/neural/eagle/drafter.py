@@ -201,7 +201,7 @@ class EagleDrafter(TreeDrafter):
     def _read_text(
         self, states: Sequence[DraftState], layouts: list[TreeLayout], ready: Sequence[DraftState]
     ) -> torch.Tensor:
-        """See ``TreeDrafter``. A text without new pairs has its last hidden state from an earlier step."""
+        """See ``TreeDrafter``. If a text has no new pairs, its last hidden state comes from an earlier step."""
         buffers = self._buffers_of(states)
         if buffers:
             features = [buffer.take(len(rows)) for buffer, rows in zip(buffers, layouts, strict=True)]
@@ -220,7 +220,7 @@ class EagleDrafter(TreeDrafter):
     def _read_nodes(
         self, states: Sequence[DraftState], nodes: Sequence[Ints], layouts: list[TreeLayout]
     ) -> torch.Tensor:
-        """See ``TreeDrafter``. The hidden state of a node's input is its parent's."""
+        """See ``TreeDrafter``. A node's input includes the hidden state of its parent."""
         buffers = self._buffers_of(states)
         hidden = [
             buffer.states[to_device(state.rows_of(state.tree.parents[each]) + 1, self._device)]

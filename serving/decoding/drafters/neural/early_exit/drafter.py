@@ -27,7 +27,7 @@ from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPol
 class EarlyExitDrafter(ModelTreeDrafter):
     """Grows trees with the target's first layers. Not thread-safe, and only for the loop that owns the cache.
 
-    It reads the target's cached keys and values. It writes its own rows after them, which the target's next pass overwrites.
+    It reads the target's cached keys and values. It writes its own rows after them. The target's next pass overwrites these rows.
     """
 
     name = "early-exit"

@@ -44,7 +44,7 @@ class BeamConfig:
 
     Attributes:
         width: beams per request.
-        length: the most tokens of a beam, and the most steps of the head. The best length is that for which the head was trained.
+        length: the most tokens of a beam, and the most steps of the head. The length in training is the best.
     """
 
     width: Annotated[int, Within(1, 64)] = 8

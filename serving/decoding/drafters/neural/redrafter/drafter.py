@@ -191,8 +191,8 @@ def apple_config(values: Mapping[str, Any], path: Path) -> RedrafterConfig:
 def apple_name(name: str, blocks: int) -> str:
     """Apple's name of the tensor ``name`` of a ``RedrafterHead`` with ``blocks`` blocks.
 
-    Its heads have rnn_w, rnn_u and input_proj (if exit_dim is not twice the hidden size), lm_head.K.linear for each block K, and
-    lm_head.N.weight, the output layer. The initial state is zero.
+    Apple's heads have rnn_w and rnn_u, and input_proj if exit_dim is not twice the hidden size. Block K is lm_head.K.linear. The
+    output layer is lm_head.N.weight. The initial state is zero.
     """
     first, _, rest = name.partition(".")
     if first == "blocks":

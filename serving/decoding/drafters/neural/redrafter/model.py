@@ -19,7 +19,7 @@ class RedrafterHead(torch.nn.Module):
     """Predicts the next drafted token from [h; s_t], the target's last hidden state and the state of the drafted tokens.
 
         s_t = SiLU(W e(token t) + U s_{t-1} + b)
-        x_0 = [h; s_t], or its projection to ``exit_dim`` if that is not twice the hidden size
+        x_0 = [h; s_t], projected to ``exit_dim`` if ``exit_dim`` is not twice the hidden size
         x_k = x_{k-1} + SiLU(V_k x_{k-1} + c_k), block by block
         logits = output layer of the last x
 
@@ -27,13 +27,13 @@ class RedrafterHead(torch.nn.Module):
     read it. With the initial state ``embedding``, s_0 is the embedding of the last token read. Embeddings are the target's.
 
     An ``own`` output layer has weights [vocab, exit_dim] and no bias. The target's output layer reads x, projected to the hidden
-    size if ``exit_dim`` differs. Logit caps and scales after it are left out. The target's layers are references. They are not
-    parameters and not in ``state_dict``.
+    size if ``exit_dim`` differs. The target's logit caps and scales are not applied. The target's layers are references, not
+    parameters, and not in ``state_dict``.
 
     Attributes:
         config: its configuration.
         layers: the target's layers whose hidden states it reads: the last one.
-        vocab_size: the target's. Further logits are cut off.
+        vocab_size: the target's. Logits of higher ids are cut off.
 
     Thread-safe in evaluation.
     """

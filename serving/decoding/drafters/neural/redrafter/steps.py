@@ -157,7 +157,7 @@ class Steps:
 
 @torch.inference_mode()
 def measure_steps(head: RedrafterHead, rows: int) -> CostModel:
-    """Measure steps of ``head`` over 1, 2, 4 ... ``rows`` rows. The fastest of a few counts. Takes milliseconds for most heads."""
+    """Measure steps of ``head`` over 1, 2, 4 ... ``rows`` rows, each as the fastest of a few. Takes milliseconds for most heads."""
     sizes = sorted({min(2**power, rows) for power in range(rows.bit_length() + 1)})
     weight = next(head.parameters())
     seconds = []

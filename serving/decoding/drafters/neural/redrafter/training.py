@@ -66,8 +66,8 @@ class TrainableRedrafterHead(RedrafterHead):
     def losses(self, batch: Batch) -> HeadLoss:
         """The mean cross-entropy of counted tokens at each depth, summed over depths.
 
-        With ``distillation``, the label at depth d is the target's distribution after token i + d, instead of the text's token
-        i + 1 + d. Windows too short for a depth are skipped there.
+        The label at depth d is the text's token i + 1 + d. With ``distillation``, it is the target's distribution after token
+        i + d. Windows too short for a depth are skipped at that depth.
         """
         config, tokens, (rows, places) = self._loss_config, batch.tokens, batch.starts.nonzero(as_tuple=True)
         hits, seen = (torch.zeros(config.tokens, dtype=torch.float64, device=tokens.device) for _ in range(2))

@@ -1,7 +1,7 @@
 """Verification ``rejection``: speculative sampling on chains that were sampled from a known distribution.
 
 Let q be the drafter's distribution and p the target's. A token x sampled from q is accepted with probability min(1, p(x) /
-q(x)). The first token that is not accepted is replaced by a sample from the residual (p - q)+, normalised, and the rest of the
+q(x)). The first token that is not accepted is replaced by a sample from the normalised residual (p - q)+. The rest of the
 chain is dropped. The result follows p, whatever q is, if
 
 - q is the distribution that x was sampled from, so temperature, cuts and masks are applied to q;
@@ -33,7 +33,7 @@ class VerifiedChain:
 
     Attributes:
         accepted: the number of accepted tokens, from the first on.
-        token: the token that follows them.
+        token: the token that follows the accepted ones.
     """
 
     accepted: int
@@ -49,7 +49,7 @@ def verify_chain(
 ) -> VerifiedChain:
     """Accept the longest prefix of the chain that speculative sampling allows, and sample the token after it.
 
-    A pure function, safe in any thread. The tensors are on one device, any; the host receives one small copy.
+    A pure function, safe in any thread. The tensors are on any one device. The host receives one small copy.
 
     Args:
         tokens: integers[k], the chain; k may be 0.
@@ -96,7 +96,7 @@ def acceptance(target_prob: torch.Tensor, draft_prob: torch.Tensor) -> torch.Ten
 
 
 def residual(target: torch.Tensor, drafter: torch.Tensor) -> torch.Tensor:
-    """float64[vocab], the distribution of a rejected token's replacement: (p - q)+, normalised; p if that is 0 everywhere.
+    """float64[vocab], the distribution of a rejected token's replacement: (p - q)+, normalised; p if (p - q)+ is 0.
 
     (p - q)+ is 0 everywhere only if p and q are equal up to rounding. Their difference is then tiny, and so is the chance of
     a rejection. So sampling from p changes the result by no more than rounding.
