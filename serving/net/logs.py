@@ -25,7 +25,7 @@ def configure_logs(form: str = "text", requests: bool = False) -> None:
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter("suffolk: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for library in ("aiobotocore", "botocore"):
-        logging.getLogger(library).setLevel(logging.WARNING)  # they log where each credential was found
+        logging.getLogger(library).setLevel(logging.WARNING)  # at INFO, they log the place of each credential
     set_log_requests(requests)
 
 

@@ -33,7 +33,8 @@ class AppendBatch:
 
     Attributes:
         tokens: uint16 or uint32 [all tokens].
-        lengths: uint32[documents], tokens of each document. keys: uint64[documents], key of each document's group.
+        lengths: uint32[documents], tokens of each document.
+        keys: uint64[documents], key of each document's group.
         origins: packed origins.
     """
 

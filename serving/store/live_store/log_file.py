@@ -39,6 +39,9 @@ class Header:
 
     Attributes:
         previous: good bytes of the previous file.
+        before: checksum of the previous file's last record; 0 in old versions.
+        layout: layout of this file's records.
+        bytes: size of the header.
     """
 
     previous: int

@@ -235,6 +235,7 @@ def obstacle(
         value: the register's value.
         failure: why its log takes no changes; None if it does.
         intact: whether no comparison with a leader has found a difference.
+        found: by id, the states of the other copies that answer.
     """
     if failure is not None:
         return failure
