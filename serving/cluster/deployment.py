@@ -58,7 +58,7 @@ class KnownWorkers:
 
 def check_front(config: FrontConfig) -> None:
     """Raises ResourceExhausted, PermissionDenied, InvalidArgument: the head node cannot listen on the address of the front."""
-    if _serve_runs():  # on that address; if not, ``deploy_front`` raises
+    if _serve_runs():  # Ray Serve has the address; if it has another, ``deploy_front`` raises
         return
     check = ray.remote(check_free).options(num_cpus=0, resources=HEAD)
     try:

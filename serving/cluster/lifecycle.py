@@ -84,7 +84,7 @@ def update(config: ClusterConfig, report: Report) -> None:
         )
     _, config = _checked(config, old.stores)
     ray.get(controller.apply.remote(config))
-    if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
+    if ray.get(controller.version.remote()) != __version__:  # Ray restarts the controller with the new version
         ray.kill(controller, no_restart=False)
     _finish(controller, config, report)
     if config.front is None:
@@ -221,6 +221,6 @@ def _remove_servers(cluster: str, graceful: bool) -> list[str]:
     try:
         stopped: list[str] = ray.get(controller.close.remote(graceful))
     finally:
-        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and actors that it may have missed
+        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and actors that it has missed
             ray.kill(actor)
     return [*stopped, CONTROLLER]

@@ -59,7 +59,7 @@ class ServerSpec:
         addresses += ["--http", str(Endpoint(node.host, self.port and self.port + 1))]
         stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
         if self.kind == "store":
-            copies = folder / "copies" / (self.name if self.shard else "")  # shards of one datastore have one name
+            copies = folder / "copies" / (self.name if self.shard else "")  # shards share the datastore's name
             return [*self.words, *addresses, *stopping, "--cache", str(copies)]
         files = [folder / name for name in self.topologies]
         searched = [f"--datastore={file}?zone={node.name}" for file in files if file.exists()]

@@ -102,7 +102,7 @@ class EarlyRefusal(grpc.ServerInterceptor):
     """Ends a call immediately if the pool of its method is full. Health checks pass.
 
     gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. A refusal
-    must cost little: under twice its load, a server refuses as many calls as it answers.
+    must cost little: with twice the calls that it can answer, a server refuses as many as it answers.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ def _decode(
     Rows advance at different speeds. A column is added when all running rows have its token. So scores, stopping
     criteria and streamer get their columns as in ``generate``.
     """
-    pads = bool(_eos_criteria(criteria))  # otherwise rows that have finished go on until all have, as in ``generate``
+    pads = bool(_eos_criteria(criteria))  # else finished rows go on until all have finished, as in ``generate``
     rows: dict[int, _Row] = {request.number: ([], []) for request in requests}
     finished = [False] * len(requests)
     scores: tuple[torch.Tensor, ...] = ()

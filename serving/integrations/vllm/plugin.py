@@ -19,7 +19,8 @@ class NeuralProposer(Proposer):
     _host_drafts: ClassVar[bool] = True
 
     def __init__(self, runner: Any, config: Any) -> None:
-        """Raises as ``Proposer``, and Unsupported for settings of vLLM that hide its drafts from the host."""
+        """Raises as ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
+        drafter."""
         from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
         if not isinstance(runner, GPUModelRunner):

@@ -60,7 +60,7 @@ class LiveCalls:
                 messages.
 
         Raises:
-            SuffolkError: the first message that fails. Earlier messages stay appended, and the error counts them.
+            SuffolkError: a message fails. Earlier messages stay appended, and the error counts them.
         """
         total: Appended | None = None
         for number, append in enumerate(appends):

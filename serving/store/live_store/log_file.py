@@ -30,7 +30,7 @@ _OLD_HEADERS = {1: struct.Struct("<8sIQI"), 2: struct.Struct("<8sIQII")}
 """The headers of version 1, without a salt, and of version 2, without the checksum of a record."""
 LEAST_HEADER_BYTES = _OLD_HEADERS[1].size
 OWNER_ONLY = 0o600
-"""Mode of log files: they hold appended text of all tenants."""
+"""Mode of log files. They hold appended text, also of tenants that others may not read."""
 
 
 @dataclass(frozen=True, slots=True)
