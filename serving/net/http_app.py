@@ -23,7 +23,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.net.admission import Readiness
@@ -127,13 +127,17 @@ def _nothing(request: Request, error: Exception) -> Response:
 
 @contextmanager
 def starting_page(
-    endpoint: Endpoint | None, work: str, error_body: ErrorBody, tls: TlsFiles | None = None
+    endpoint: Endpoint | None,
+    work: str,
+    error_body: ErrorBody,
+    tls: TlsFiles | None = None,
+    middleware: Sequence[Middleware] = (),
 ) -> Iterator[Endpoint | None]:
     """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and the text ``work``,
     which names the work in progress.
 
-    The 503 is text for health checks, and the server's ``error_body`` for calls. Yields the bound endpoint. Raises as
-    ``Server.start``.
+    The 503 is text for health checks, and the server's ``error_body`` for calls. ``middleware`` runs before it. Yields the
+    bound endpoint. Raises as ``Server.start``.
     """
     if endpoint is None:
         yield None
@@ -142,8 +146,11 @@ def starting_page(
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await _answer(scope["path"], f"starting: {work}", error_body)(scope, receive, send)
 
+    app: ASGIApp = answer
+    for layer, args, kwargs in reversed(middleware):
+        app = layer(app, *args, **kwargs)
     try:
-        server = HttpServer(endpoint, answer, HttpLimits(), ServerTls(tls) if tls else None)
+        server = HttpServer(endpoint, app, HttpLimits(), ServerTls(tls) if tls else None)
     except OSError as error:
         raise bind_error(endpoint, "--http", error) from None
     thread = threading.Thread(target=server.run, name="starting-page", daemon=True)

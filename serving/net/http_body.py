@@ -129,8 +129,12 @@ async def _discard(request: Request) -> None:
             pass
 
 
-def parse_body(kind: type[Body], data: bytes) -> Body:
-    """``data`` as a ``kind``. Raises InvalidField with the first invalid field, its value and the expected form."""
+def parse_body(kind: type[Body], data: bytes, check_given: Callable[[Mapping[str, Any]], None] | None = None) -> Body:
+    """``data`` as a ``kind``. Raises InvalidField with the first invalid field, its value and the expected form.
+
+    ``check_given``: called with the fields of a body that lacks a required one. It may raise InvalidField for a field of another
+    path.
+    """
     try:
         return kind.model_validate_json(data.removeprefix(BOM_UTF8))
     except ValidationError as error:
@@ -147,6 +151,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
         case "json_invalid", _:
             raise InvalidField("", f": not JSON: {text}")
         case "missing", dict() as given if len(found["loc"]) == 1:
+            if check_given is not None:
+                check_given(given)
             keys = f"; the body has {', '.join(given)}" if given else ""
             raise InvalidField(field, f": {text}{keys[:_KEYS]}")
         case "extra_forbidden", _:

@@ -24,8 +24,12 @@ def configure_logs(form: str = "text", requests: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter("suffolk: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for library in ("aiobotocore", "botocore"):
-        logging.getLogger(library).setLevel(logging.WARNING)  # at INFO, they log the place of each credential
+    for library in (
+        "aiobotocore",
+        "botocore",
+        "torch",
+    ):  # where each credential was found, and counts of caches at the end
+        logging.getLogger(library).setLevel(logging.WARNING)
     set_log_requests(requests)
 
 

@@ -9,7 +9,8 @@ from typing import Annotated
 from suffolk.cli.options.setting import Options
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.settings import Within, option, rare
-from suffolk.serving.store.live_store.identity import is_free
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.store.live_store.identity import is_free, open_identity
 from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
 from suffolk.serving.store.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store, open_live_store
@@ -91,6 +92,8 @@ class LiveOptions(Options):
         )
         if self.live_tokenizer is None and is_free(Path(path)):
             raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
+        if self.live_tokenizer is not None and not is_free(Path(path)):
+            self._require_tokenizer(Path(path), self.live_tokenizer)
         if self.register is not None:
             register = open_register(self.register, name)
             replicas = ReplicaSettings(self.copies, parse_max_lag(self.max_lag))
@@ -99,6 +102,13 @@ class LiveOptions(Options):
         if not is_free(Path(path)):
             return open_live_store(path, settings)
         return create_live_store(path, self.live_tokenizer, settings=settings)
+
+    def _require_tokenizer(self, path: Path, tokenizer: str) -> None:
+        """Raises InvalidArgument: ``tokenizer`` is not the tokenizer of the datastore in ``path``. Others as ``load_tokenizer``."""
+        if fingerprint(load_tokenizer(tokenizer)) != open_identity(path).tokenizer:
+            raise InvalidArgument(
+                f"live {path}: it has another tokenizer than --live-tokenizer {tokenizer}; leave it out, or name a new folder"
+            )
 
 
 def parse_max_lag(text: str) -> float | None:

@@ -36,7 +36,7 @@ from suffolk.serving.net.url import names_several
 from suffolk.serving.open_store import open_appendable
 from suffolk.serving.store.live_store.store import LiveStore
 from suffolk.serving.worker.openai.errors import error_body
-from suffolk.serving.worker.openai.origins import check_origins
+from suffolk.serving.worker.openai.origins import allow_origins, check_origins
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
@@ -63,7 +63,9 @@ def run(options: Options) -> int:
         opened_memory(options.remember, options.model) as memory,
         _opened_datastores(options, memory) as stores,
     ):
-        starting.enter_context(starting_page(server.http, "loading the model", error_body, server.tls))
+        origins = allow_origins(options.cors_origin)
+        page = starting_page(server.http, "loading the model", error_body, server.tls, origins)
+        starting.enter_context(page)
         target = _load_model(options)
         drafters = _make_drafters(options, target, stores, calibration)
         with _opened_service(options, server, target, drafters, stores, memory) as service:

@@ -158,7 +158,7 @@ class Options(
             raise InvalidArgument(
                 Field("capacity"),
                 f" is {self.capacity}: beside the {self.max_nodes} nodes of a draft tree no text fits into a slot; "
-                "raise it, or lower --max-nodes",
+                "raise it, or lower max_nodes (--set max_nodes=N)",
             )
         self._require_states(drafters)
         if self.access and not self.share_learning:

@@ -11,7 +11,7 @@ from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.main import main
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.store.live_store.store import LiveStore
-from tests.support.stores import word_tokenizer
+from tests.support.stores import byte_tokenizer, word_tokenizer
 from tests.support.waiting import until
 
 
@@ -32,6 +32,15 @@ def test_a_group_is_bounded(tmp_path: Path) -> None:
         assert ids(store) == ["1", "2"]
         with pytest.raises(InvalidArgument, match="max_group_tokens"):
             store.append("the cat sat on the mat the cat", group="ann")
+
+
+def test_another_tokenizer_than_the_datastore_has_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    opened(tmp_path).close()
+    byte_tokenizer().save(str(tmp_path / "other.json"))
+    options = LiveOptions(live_tokenizer=str(tmp_path / "other.json"))
+    with pytest.raises(InvalidArgument, match="another tokenizer than --live-tokenizer"):
+        options.open_live("chat", str(tmp_path / "chat"), "mmap", 1)
 
 
 @pytest.mark.parametrize(("evict", "left"), [("age", ["bob", "eve"]), ("use", ["ann", "eve"])])

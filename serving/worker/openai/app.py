@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -30,7 +28,6 @@ from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.http_app import build_app
 from suffolk.serving.net.http_body import Body, InvalidField, LargeBodies, parse_body
 from suffolk.serving.net.playground.pages import page_routes
-from suffolk.serving.net.tracing import HEADER
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.chat import ChatAnswer
 from suffolk.serving.worker.openai.completions import CompletionAnswer
@@ -44,6 +41,7 @@ from suffolk.serving.worker.openai.generate_calls import (
     require_model,
     shown_tools,
 )
+from suffolk.serving.worker.openai.origins import allow_origins
 from suffolk.serving.worker.openai.reasoning import find_marks
 from suffolk.serving.worker.openai.response_body import ResponseBody
 from suffolk.serving.worker.openai.responses import ResponseAnswer, read_response
@@ -58,7 +56,6 @@ from suffolk.serving.worker.openai.schema import (
 from suffolk.serving.worker.openai.tool_format import AUTO, find_format
 from suffolk.serving.worker.service import DecodeService
 
-Work = Callable[[DecodeService, bytes], dict[str, Any]]
 PAGE = "worker.html"
 
 
@@ -132,25 +129,8 @@ def build_openai_app(
         found = _endpoint(service, "Passages", bodies, PassagesBody, passages)
         routes += [Route("/suffolk/info", info), Route("/suffolk/passages", found, methods=["POST"])]
     pages = page_routes(PAGE) if service.policy.traces else []
-    middleware = (
-        [_cors(cors_origins)] if cors_origins else []
-    )  # before access is checked: a browser's preflight request has no token
+    middleware = allow_origins(cors_origins)  # before access is checked: a browser's preflight request has no token
     return build_app(routes, service.metrics, ready, error_body, authenticator, hosts, middleware, pages)
-
-
-def _cors(origins: Sequence[str]) -> Middleware:
-    """Any header may be sent, because every client has its own, and none has a meaning here beside the token.
-
-    Pages may read the headers that clients use, and pages of the internet may call a worker on a private address.
-    """
-    return Middleware(
-        CORSMiddleware,
-        allow_origins=origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["*"],
-        allow_private_network=True,
-        expose_headers=[HEADER, "retry-after"],
-    )
 
 
 def _model(service: DecodeService, name: str, started: int) -> dict[str, Any]:

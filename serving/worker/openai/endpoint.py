@@ -77,7 +77,7 @@ class GenerateEndpoint(Generic[BodyT]):
 
     async def _respond(self, data: bytes, outcome: CallOutcome, scope: Scope, receive: Receive, send: Send) -> None:
         with self._service.admission.admit_call():  # bounds the bodies that are parsed at the same time
-            body = await self._bodies.run(len(data), lambda: parse_body(self._body, data))
+            body = await self._bodies.run(len(data), lambda: parse_body(self._body, data, self._body.check_given))
             self._log_unknown(body)
             generate_calls = await asyncio.to_thread(self._read_body, body)
         with self._service.admission.admit_call(len(generate_calls)):

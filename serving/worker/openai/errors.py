@@ -31,7 +31,8 @@ _NAMES = {
     "group": "suffolk.group",
     "max_nodes": "suffolk.max_nodes",
 }
-"""The engine's name of a field -> the request's, if their forms differ."""
+"""The engine's name of a field -> the request's, if their forms differ. The request's name then stands without a place in it,
+because places are the engine's."""
 
 
 def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ALIKE = 0.8
 """Least similarity of a misspelled name, as difflib counts it."""
+_MOST_UNKNOWN = 100
+"""The most fields of an object that it does not have. Each is compared with all known names."""
 
 
 class Body(BaseModel):
@@ -38,10 +40,19 @@ class Body(BaseModel):
     @model_validator(mode="after")
     def _check_extra(self) -> Self:
         extra = {name: value for name, value in (self.model_extra or {}).items() if name not in self.unused}
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        refused = {name: fields.pop(name) for name in self.instead if name in fields}
-        check_extra(self.path, refused | extra, fields, self.instead)
+        self._check({name: getattr(self, name) for name in type(self).model_fields}, extra)
         return self
+
+    @classmethod
+    def check_given(cls, given: Mapping[str, Any]) -> None:
+        """Raises InvalidField for a field of a request that must not be ignored. The values are not checked."""
+        fields = {name: given.get(name) for name in cls.model_fields}
+        cls._check(fields, {name: value for name, value in given.items() if name not in fields})
+
+    @classmethod
+    def _check(cls, fields: dict[str, Any], extra: Mapping[str, Any]) -> None:
+        refused = {name: fields.pop(name) for name in cls.instead if name in fields}
+        check_extra(cls.path, {**refused, **extra}, fields, cls.instead)
 
 
 def check_extra(
@@ -55,6 +66,7 @@ def check_extra(
         fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
         instead: fields that other paths have -> what to use for this object. It counts before ``INSTEAD``.
     """
+    _check_number(path, len(extra))
     for name, value in extra.items():
         if value is None or name in IGNORED:
             continue
@@ -76,10 +88,19 @@ def check_names(
     ``path``: path of the object, with a dot at its end. ``other``: names of other APIs -> those here.
     """
     missing = [name for name in names if given.get(name) is None]
-    for name in [name for name, value in given.items() if value is not None and name not in names]:
+    unknown = [name for name, value in given.items() if value is not None and name not in names]
+    _check_number(path, len(unknown))
+    for name in unknown:
         near = (other or {}).get(name) or meant(name, missing)
         if near in missing:
             raise InvalidField(path + name, f": unknown field; did you mean {near}?")
+
+
+def _check_number(path: str, unknown: int) -> None:
+    if unknown > _MOST_UNKNOWN:
+        raise InvalidField(
+            path.removesuffix("."), f": {unknown} unknown fields; the limit is {_MOST_UNKNOWN}; leave them out"
+        )
 
 
 def is_known(name: str) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.net.tracing import HEADER
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
 
@@ -19,3 +23,23 @@ def check_origins(origins: Sequence[str]) -> tuple[str, ...]:
                 f"[{index}] is {origin!r}; write SCHEME://HOST or SCHEME://HOST:PORT in lower case, or *",
             )
     return tuple(origins)
+
+
+def allow_origins(origins: Sequence[str]) -> list[Middleware]:
+    """What lets pages of ``origins`` read answers, errors too; nothing without origins.
+
+    Any header may be sent, because every client has its own, and none has a meaning here beside the token. Pages may read the
+    headers that clients use, and pages of the internet may call a worker on a private address.
+    """
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            allow_private_network=True,
+            expose_headers=[HEADER, "retry-after"],
+        )
+    ]

@@ -14,6 +14,8 @@ from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbab
 _BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
 _SINGLE = re.compile(r"<0x([0-9A-F]{2})>")
 _BROKEN = "\ufffd"
+_SPACE = "\u2581"
+"""A space in the tokens of SentencePiece."""
 _LEAST = -9999.0
 """Log-probability for a probability of 0, because JSON has no infinity."""
 
@@ -93,6 +95,8 @@ class TokenTexts:
         piece = str(self._tokenizer.convert_ids_to_tokens(token))
         if single := _SINGLE.fullmatch(piece):
             return text, [int(single[1], 16)]
+        if piece.startswith(_SPACE):  # decoders drop the first space of a text, but this token follows others
+            text = str(self._tokenizer.decode([token, token]))[len(text) :]
         if all(letter in _BYTES for letter in piece):  # part of a character has bytes, but no text
             data = bytes(_BYTES[letter] for letter in piece)
             if data.decode(errors="replace") == text:

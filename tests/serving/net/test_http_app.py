@@ -6,6 +6,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
+from http.client import HTTPConnection
 
 import openai
 import pytest
@@ -15,6 +16,7 @@ from suffolk.serving.net.http_app import starting_page
 from suffolk.serving.net.http_body import plain_error
 from suffolk.serving.store.draft_service.server import DraftServerConfig
 from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.origins import allow_origins
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import LOOPBACK, check_health, connected, serving
 from tests.support.waiting import HANG, until
@@ -56,6 +58,19 @@ def test_a_starting_worker_answers_calls_in_the_form_of_its_errors() -> None:
         client = openai.OpenAI(api_key="none", base_url=f"http://{address}/v1", max_retries=0)
         with pytest.raises(openai.InternalServerError, match="starting: loading the model"):
             client.models.list()
+
+
+def test_web_pages_can_read_that_a_worker_is_starting() -> None:
+    """Regression: the answer had no headers of CORS, so that browsers showed a network error instead."""
+    with starting_page(LOOPBACK, "loading the model", error_body, None, allow_origins(["http://page"])) as address:
+        connection = HTTPConnection(str(address), timeout=HANG)
+        for method, status in (("GET", 503), ("OPTIONS", 200)):
+            headers = {"Origin": "http://page", "Access-Control-Request-Method": "POST"}
+            connection.request(method, "/v1/models", headers=headers)
+            reply = connection.getresponse()
+            assert (reply.status, reply.getheader("access-control-allow-origin")) == (status, "http://page")
+            reply.read()
+        connection.close()
 
 
 def test_a_draining_server_answers_calls_but_is_not_ready() -> None:

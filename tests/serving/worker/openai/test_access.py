@@ -254,7 +254,7 @@ def test_wrong_prompts_are_rejected(body: Any, param: str | None, server: Worker
 
 def test_the_fields_of_another_api_are_named_if_one_is_missing(server: WorkerServer) -> None:
     error = ask(server, "POST", CHAT, {"contents": [{"role": "user", "parts": [{"text": "a"}]}], "model": "tiny"})[2]
-    assert error["error"]["message"] == "messages: field required; the body has contents, model"
+    assert error["error"]["message"] == "contents: not supported here; use messages"
 
 
 def test_another_model_is_not_found(server: WorkerServer) -> None:

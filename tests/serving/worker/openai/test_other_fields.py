@@ -23,6 +23,30 @@ def function(**fields: Any) -> dict[str, Any]:
     return {"tools": [{"type": "function", "function": {"name": "f", **fields}}]}
 
 
+def test_many_unknown_fields_are_refused() -> None:
+    many = {f"x{number}": 1 for number in range(101)}
+    for check in (lambda: check_extra("", many, {}), lambda: check_names("tool.", many, ["name"])):
+        with pytest.raises(InvalidField, match="101 unknown fields; the limit is 100"):
+            check()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        (CHAT, {"input": "hi"}, "input: not supported here; use messages, or /v1/responses"),
+        (CHAT, {"prompt": "hi"}, "prompt: not supported here; use messages, or /v1/completions"),
+        (TEXT, {"messages": [{"role": "user"}]}, "messages: not supported here; use /v1/chat/completions"),
+        (CHAT, {"temperature": 1}, "messages: field required; the body has temperature"),
+    ],
+)
+def test_fields_of_another_path_are_named_before_missing_ones(
+    server: WorkerServer, path: str, body: dict[str, Any], text: str
+) -> None:
+    status, _, answer = ask(server, "POST", path, body)
+    assert status == 400
+    assert text in answer["error"]["message"]
+
+
 def test_the_tables_agree() -> None:
     assert not IGNORED & set(NEUTRAL)
     assert set(NEUTRAL) >= MEANINGFUL

@@ -13,6 +13,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.worker.openai.guided import read_grammar
+from suffolk.serving.worker.openai.json_schema import schema_text
 from tests.support.grammars import Oracle, ending_target, tokens_of
 
 
@@ -52,6 +53,19 @@ def test_a_property_that_a_pattern_matches_too_is_refused(target: Target) -> Non
     for strict in (True, False):
         with pytest.raises(InvalidArgument, match="the property 'score', and patternProperties '.sco' match it too"):
             accepts(target, schema, "{}", strict)
+
+
+def test_patterns_are_compared_in_linear_time(target: Target) -> None:
+    schema = {"type": "object", "properties": {"a" * 40 + "!": {}}, "patternProperties": {"^(a+)+$": {}}}
+    schema_text(schema, True, "schema")  # Python's expressions would take hours
+    names = {f"a{number}": {} for number in range(3000)}
+    schema = {
+        "type": "object",
+        "properties": names,
+        "patternProperties": {f"^b{number}$": {} for number in range(3000)},
+    }
+    schema_text(schema, True, "schema")
+    schema_text({"type": "string", "pattern": r"\x{" * 100_000}, True, "schema")
 
 
 def test_objects_have_only_the_properties_that_they_name(target: Target) -> None:
