@@ -36,7 +36,7 @@ class CircuitBreaker:
         return self._failures >= self._max_failures
 
     def allows_call(self) -> bool:
-        """Whether to send a call now. An open breaker does not wait for the outcome of its last retry."""
+        """Whether to send a call now. An open breaker allows the next retry even if the last one has not ended."""
         with self._lock:
             if not self.is_open():
                 return True

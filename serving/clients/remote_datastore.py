@@ -55,7 +55,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Answer]):
-    """A call that can be sent, and how its reply is parsed: one answer for each of ``queries``."""
+    """A call to send, and the parser of its reply. The reply holds one answer for each of ``queries``."""
 
     name: str
     queries: int
@@ -92,7 +92,7 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
 class RemoteDatastore(RemoteWriter):
     """A ``Retriever`` behind a draft service; every batch is one call. Thread-safe. ``connect`` makes it.
 
-    It searches one datastore, or several of one server as one (``MergedDatastore``).
+    It searches one datastore, or several datastores of one server as one (``MergedDatastore``).
 
     Failed and late calls raise DeadlineExceeded, Unavailable, ResourceExhausted and so on. While the circuit breaker is open,
     calls raise Unavailable and nothing is sent. Replies are validated: a malformed reply raises Internal.
@@ -152,7 +152,7 @@ class RemoteDatastore(RemoteWriter):
         """Same as ``find_drafts``, but returns a future. The deadline is at least PREFETCH_DEADLINE.
 
         InvalidArgument, and Unavailable while the breaker is open, are raised immediately. The future raises all other
-        errors. Cancelling the future cancels the call, and tells the breaker nothing.
+        errors. Cancelling the future cancels the call, and leaves the breaker unchanged.
         """
         return self.start_drafts(query, max(self.deadline, PREFETCH_DEADLINE))
 
@@ -197,7 +197,7 @@ class RemoteDatastore(RemoteWriter):
                 f"{self.url}: the server has several datastores; put one of {', '.join(found)} at the end of the URL"
             )
         weights = [choice.weight for choice in self._choices] or [1]
-        self._choices = tuple(map(DatastoreChoice, found, weights))  # with the server's names
+        self._choices = tuple(map(DatastoreChoice, found, weights))  # with the names that the server uses
         infos = {name: parse_server_info(self.url, "draft service", each.info_json) for name, each in found.items()}
         info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
         self._vocab_size = reply.datastores[0].vocab_size
@@ -209,7 +209,7 @@ class RemoteDatastore(RemoteWriter):
         return {**info, "url": self.url}
 
     def select(self, names: Collection[str]) -> RemoteDatastore:
-        """See ``Retriever.select``. The found client shares this connection."""
+        """See ``Retriever.select``. The returned client shares this connection."""
         chosen = tuple(choice for choice in self._choices if choice.name in names)
         if not chosen:
             raise InvalidArgument(f"{self.url}: none of its datastores is in {', '.join(names) or 'an empty list'}")
@@ -266,7 +266,8 @@ class RemoteDatastore(RemoteWriter):
     def start_counts(
         self, contexts: Sequence[Tokens], trees: Sequence[Paths], deadline: float
     ) -> Future[list[npt.NDArray[np.uint64]]]:
-        """For each context, the occurrences that continue with the path of each node of its tree, later."""
+        """A future of counts: for each context and each node of its tree, the occurrences that continue with the node's
+        path."""
         longest = max(map(len, contexts), default=1)
         request = draft_pb2.CountRequest(
             datastores=pack_choices(self._choices),
@@ -285,7 +286,7 @@ class RemoteDatastore(RemoteWriter):
             )
 
     def _start(self, call: _Call[Answer], deadline: float) -> Future[list[Answer]]:
-        """The answer of ``call``, later."""
+        """A future of the answer of ``call``."""
         self._check_breaker()
         future: Future[list[Answer]] = Future()
         span = tracing.start_client_span(call.name, call.queries)

@@ -85,7 +85,8 @@ class RemoteWriter(Appendable):
         return DocumentState(reply.documents, reply.tokens, reply.sequence)
 
     def append_stream(self, documents: Iterable[Document], group: str | None = None) -> Appended:
-        """Append any number of documents with one call. Parts of them are visible, and stay if the call fails.
+        """Append any number of documents with one call. Each part is visible once it is appended, and stays if the call
+        fails later.
 
         Args:
             group: the group of all documents.
@@ -93,13 +94,13 @@ class RemoteWriter(Appendable):
         check_iterable("documents", documents)
         check_groups(group)
         requests = (self._request(part, group, False) for part in _parts(documents))
-        first = list(islice(requests, 1))  # the server allows little time for it
+        first = list(islice(requests, 1))  # the server waits only briefly for the first message
         failed: list[Exception] = []
 
         def sent() -> Iterator[draft_pb2.AppendRequest]:
             try:
                 yield from chain(first, requests)
-            except Exception as error:  # gRPC reads this in a thread of its own
+            except Exception as error:  # gRPC reads the documents in its own thread
                 failed.append(error)
                 raise
 
@@ -183,6 +184,6 @@ def _parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
             yield part
             part, size = [], 0
         part.append(document)
-        size += tokens + 16  # so that many short documents are cut into parts too
+        size += tokens + 16  # so many short documents are cut into parts too
     if part:
         yield part

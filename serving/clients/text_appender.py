@@ -29,7 +29,7 @@ CLOSE_SECONDS = 5.0
 class TextAppender:
     """Queues texts and appends them in a thread. ``add`` never waits: a text that finds the queue full is dropped and counted.
 
-    A failed append loses its texts. ``store`` has then repeated it already, if it could. Thread-safe.
+    A failed append loses its texts. ``store`` repeats appends itself where it can. Thread-safe.
     """
 
     def __init__(self, store: Appendable) -> None:

@@ -3,7 +3,7 @@
 ``config.py`` is the cluster's file. ``controller.py`` is the actor that starts, watches and replaces servers, each a process beside
 an actor of Ray (``server_actor.py``). ``front.py`` spreads requests over workers.
 
-Threads: actors take one call at a time; the controller's loop is a thread of its own.
+Threads: the actors answer several calls at a time. The controller's loop runs in its own thread.
 
 Begin with ``controller.py``.
 """

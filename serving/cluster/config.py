@@ -39,18 +39,18 @@ class StoresConfig:
     """Servers of datastores, at most one on a node.
 
     Attributes:
-        datastores: name -> folder or URL, or one for each of its shards. A folder must lie on every node; what is at a URL is
-            copied there.
+        datastores: name -> folder or URL, or one for each shard. A folder must exist on every node. A datastore at a
+            URL is copied to the nodes.
         count: servers; 0 for one on every node, up to MAX_REPLICAS.
-        port: gRPC port on each node; 0 takes a free one. Servers of shards have every second port after it.
+        port: gRPC port on each node; 0 takes a free one. Servers of shards take every second port after ``port``.
         options: further options of ``suffolk serve``.
-        client: what workers send to them.
-        copies: servers of each shard of a published datastore, as far as there are nodes.
+        client: files with which workers call the store servers.
+        copies: servers of each shard of a published datastore. Fewer if there are too few nodes.
         live: name -> datastore that clients append to.
-        register: URL of the place that records which copy of a live store leads: in storage, or etcd. See ``register_url``.
+        register: URL, in storage or etcd, of the record of which copy of a live store leads. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
             (``copies.py``).
-        shards_at: shard of a datastore that has several -> node -> HOST:PORT of its server. The cluster sets it
+        shards_at: for datastores with several shards: shard -> node -> HOST:PORT of its server. The cluster sets it
             (``copies.py``).
     """
 
@@ -99,7 +99,8 @@ class StoresConfig:
 
     @property
     def register_url(self) -> str:
-        """``register``. If that is empty: the folder beside the first datastore in storage; empty if there is none."""
+        """The URL in ``register``. If empty, a folder beside the first datastore in storage; empty without such a
+        datastore."""
         sources = [
             each for source in self.datastores.values() for each in ([source] if isinstance(source, str) else source)
         ]
@@ -121,7 +122,8 @@ class WorkersConfig:
         port: gRPC port of worker 0; its HTTP port is one higher, and worker i adds 2 * i. 0 takes free ports.
         cpus, gpus: what Ray reserves for each worker.
         options: further options of ``suffolk worker``.
-        client: what the front and ``status`` need to call them. The front sends the token of its caller, and never this one.
+        client: files with which the front and ``status`` call the workers. The front sends its caller's token, never
+            the one in these files.
     """
 
     model: str
@@ -139,7 +141,7 @@ class WorkersConfig:
 
     @property
     def https(self) -> ServerClient | None:
-        """How the front calls them over HTTPS; None if they have plain HTTP."""
+        """The client with which the front calls workers over HTTPS; None for plain HTTP."""
         return self.client if _by_field(self.options).get("tls_cert") else None
 
     def url(self, address: str) -> str:
@@ -152,7 +154,7 @@ class FrontConfig:
     """OpenAI's API in front of all workers, as a Ray Serve deployment on the head node.
 
     Attributes:
-        host, port: address. Where other machines can reach it, the workers need ``access`` or ``insecure``.
+        host, port: address. If other machines can reach the address, the workers need ``access`` or ``insecure``.
         replicas: processes that forward requests.
     """
 
@@ -174,10 +176,10 @@ class ClusterConfig:
     """A cluster.
 
     Attributes:
-        name: tells it from other clusters on the same Ray: 1 to 40 of a-z, 0-9 and '-'.
+        name: unique among the clusters on one Ray: 1 to 40 characters of a-z, 0-9 and '-'.
         folder: on every node, for copies of datastores, logs and the topology file. Each node uses the part with its name.
         grace: seconds that running requests get when a worker is replaced or stopped.
-        start_seconds: seconds until a server must have started, with the copy of its datastores or the load of its model.
+        start_seconds: seconds in which a server must start. They include copying its datastores or loading its model.
         front: None for no HTTP front.
     """
 
@@ -223,7 +225,7 @@ def read_config(path: str | Path) -> ClusterConfig:
     form, parse = ("TOML", parse_toml) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)
     try:
         values = parse(content.decode("utf-8-sig"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # bytes or values that cannot be read
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: malformed bytes or values
         raise InvalidArgument(f"{path}: no {form} ({error}); correct it") from error
     return config_from({} if values is None else values, str(path))  # None: the file is empty
 
@@ -253,7 +255,7 @@ def _check_options(options: Mapping[str, Any], of: str, more: Sequence[str] = ()
 
 
 def option_words(options: Mapping[str, Any]) -> Iterator[str]:
-    """The words that give ``options`` to ``suffolk serve`` or ``suffolk worker``."""
+    """``options`` as words of the command ``suffolk serve`` or ``suffolk worker``."""
     for name, value in options.items():
         for each in value if isinstance(value, list) else [value]:
             text = str(each).lower() if isinstance(each, bool) else str(each)

@@ -49,7 +49,8 @@ class Controller:
         self.apply(config)
 
     def apply(self, config: ClusterConfig) -> None:
-        """Want another cluster, and keep it in the file. Raises ResourceExhausted, PermissionDenied: it cannot be written."""
+        """Make ``config`` the wanted cluster, and keep it in the file. Raises ResourceExhausted, PermissionDenied: it
+        cannot be written."""
         write_atomically(self._file, json.dumps(asdict(config)).encode())
         self._supervisor.apply(config)
 
@@ -63,7 +64,7 @@ class Controller:
         self._front = settings
 
     def front(self) -> tuple[Any, ...]:
-        """What was given to ``keep_front`` last."""
+        """The settings that ``keep_front`` got last."""
         return self._front
 
     def version(self) -> str:
@@ -75,7 +76,7 @@ class Controller:
         return self._supervisor.settled() and have_leaders(copies_of(self.config().stores))
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Name -> state of each server, and why its last start failed, or empty."""
+        """Name of each server -> its state, and why its last start failed; empty if it did not fail."""
         return {slot.spec.name: (slot.state, slot.error if slot.pause else "") for slot in self._supervisor.slots()}
 
     def workers(self) -> list[str]:
@@ -108,12 +109,12 @@ class Controller:
         return names
 
     def _url(self, slot: ManagedServer) -> str:
-        """Where the server of a slot that is ready answers."""
+        """The URL at which the ready server of a slot answers."""
         address, config = slot.address() or "", self.config()
         return config.stores.url(address) if slot.spec.kind == "store" else config.workers.url(address)
 
     def _publish(self, topology: PublishedTopology) -> None:
-        """Write the list of stores on this node, where perhaps no server runs."""
+        """Write the list of stores on this node, because perhaps no server runs here to write it."""
         self._topology.publish(topology, self._folder)
 
     @property

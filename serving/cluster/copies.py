@@ -1,5 +1,4 @@
-"""Which nodes of a cluster have copies of its live stores and of the shards of others. The list of a live store's copies never
-shrinks."""
+"""Chooses the nodes that have copies of live stores and of shards. The list of a live store's copies never shrinks."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ Placement = Mapping[str, Mapping[str, str]]
 
 
 def with_copies(config: ClusterConfig, nodes: Sequence[RayNode], before: Mapping[str, str]) -> ClusterConfig:
-    """``config`` with the addresses of the servers that have copies; as it is without live stores.
+    """``config`` with the addresses of the servers that have copies of live stores with one shard.
 
-    Servers of nodes that are away stay in the list, so that the others find them when they are back.
+    Servers of absent nodes stay in the list, so that other servers find them when they return.
 
     Args:
         nodes: the nodes that are alive.
@@ -71,14 +70,14 @@ def live_words(config: ClusterConfig, node: RayNode) -> Iterator[str]:
     stores = config.stores
     for name in stores.whole_live:
         yield f"--live={name}={node_folder(config.folder, node) / 'live' / name}"
-    for each in [*stores.whole_live.values()][:1]:  # all have the same
+    for each in [*stores.whole_live.values()][:1]:  # all stores share these options
         yield f"--live-tokenizer={each.tokenizer}"
         yield f"--copies={each.copies}"
     yield from replica_words(stores, stores.copies_at, node)
 
 
 def worker_options(config: ClusterConfig) -> Mapping[str, Any]:
-    """The options of the workers; a live store in ``remember`` becomes the address of its copies."""
+    """The options of the workers. A live store named in ``remember`` is replaced by the address of its copies."""
     stores, options = config.stores, config.workers.options
     if (name := str(options.get("remember"))) not in stores.live:
         return options
@@ -112,7 +111,7 @@ def with_shards(config: ClusterConfig, nodes: Mapping[RayNode, LiveFiles], befor
         before: ``shards_at`` of the running cluster.
 
     Raises:
-        InvalidArgument: too few nodes or too many copies; or another number of shards, or no node with the text of a
+        InvalidArgument: too few nodes or too many copies; a changed number of shards; or no node with the text of a
             shard.
     """
     _require_same_shards(config.stores.live, nodes)

@@ -1,7 +1,7 @@
 """The front as a Ray Serve deployment.
 
 It forwards to workers instead of hosting an engine in each replica. So a worker has the same process, options, metrics
-and drain with and without a cluster, and a replica that ends takes no engine with it.
+and drain with and without a cluster. The end of a replica ends no engine.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class KnownWorkers:
     async def _ask(self) -> None:
         try:
             self._known = await ray.get_actor(CONTROLLER, self._namespace).workers.remote()
-        except (ray.exceptions.RayError, ValueError):  # it restarts, or it is not there
+        except (ray.exceptions.RayError, ValueError):  # the controller restarts, or does not exist
             await asyncio.sleep(_REFRESH_SECONDS)
         self._asked = time.monotonic()
 
 
 def check_front(config: FrontConfig) -> None:
     """Raises ResourceExhausted, PermissionDenied, InvalidArgument: the head node cannot listen on the address of the front."""
-    if _serve_runs():  # on that address, or ``deploy_front`` finds out
+    if _serve_runs():  # Ray Serve has the address; if it has another, ``deploy_front`` raises
         return
     check = ray.remote(check_free).options(num_cpus=0, resources=HEAD)
     try:
@@ -68,7 +68,7 @@ def check_front(config: FrontConfig) -> None:
 
 
 def front_settings(cluster: ClusterConfig) -> tuple[Any, ...]:
-    """All that the replicas of the front of ``cluster`` depend on."""
+    """All settings on which the replicas of the front of ``cluster`` depend."""
     front = cluster.front
     return (
         front,
@@ -116,7 +116,7 @@ def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
 
 
 def remove_front(cluster: str) -> bool:
-    """Stop the front of ``cluster``, and Ray Serve if it serves nothing else. Whether there was one."""
+    """Stop the front of ``cluster``, and Ray Serve if it serves nothing else. Returns whether a front ran."""
     if not _serve_runs():
         return False
     applications = serve.status().applications
@@ -128,7 +128,7 @@ def remove_front(cluster: str) -> bool:
 
 
 def _require_answer(config: FrontConfig) -> None:
-    """Raises ResourceExhausted: Ray Serve ran before, and keeps its other address."""
+    """Raises ResourceExhausted: Ray Serve ran before on another address, and keeps that address."""
     here = Endpoint({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host), config.port)
     try:
         with urllib.request.urlopen(f"http://{here}/livez", timeout=_ANSWER_SECONDS):

@@ -35,13 +35,13 @@ MAX_BODY_BYTES = 64 << 20
 WORKER_HEADER = "suffolk-worker"
 """Header of an answer: HOST:PORT of the worker that wrote it."""
 WAIT_SECONDS = 60.0
-"""Longest time that a request waits for a worker, as while the only one is replaced."""
+"""Longest time that a request waits for a worker, for example while the only worker is replaced."""
 _RETRY_SECONDS = 0.1
 _CONNECT_SECONDS = 2.0
 _MAX_LOST = 2
-"""A request fails after this many workers died while they worked on it: the request itself may end them."""
+"""A request fails after this many workers died while they answered it, because the request itself may end workers."""
 _REFUSALS = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-"""A worker with one of these has not begun to work on the request: it is full, or it stops."""
+"""Statuses of a worker that has not begun to work on the request: the worker is full, or it stops."""
 _HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")
 
 
@@ -49,7 +49,7 @@ class Front:
     """Forwards requests. For one event loop."""
 
     def __init__(self, workers: Workers, https: ssl.SSLContext | None = None) -> None:
-        """``workers``: asked before every try. ``https``: how they are called; None for plain HTTP."""
+        """``workers``: called before every try. ``https``: TLS settings for calls of workers; None for plain HTTP."""
         self._workers = workers
         self._https = https
         self._running: Counter[str] = Counter()
@@ -61,8 +61,8 @@ class Front:
             await self._session.close()
 
     async def forward(self, request: Request) -> Response:
-        """Answer ``request`` by a worker. Raises Unavailable: no worker takes it within WAIT_SECONDS, or it ends
-        workers."""
+        """Answer ``request`` by a worker. Raises Unavailable: no worker takes the request within WAIT_SECONDS, or the
+        request ends workers."""
         body = await read_body(request, MAX_BODY_BYTES)
         end, lost, tried, full = time.monotonic() + WAIT_SECONDS, 0, set[str](), None
         while lost < _MAX_LOST:
@@ -73,7 +73,7 @@ class Front:
                 try:
                     answer = await self._ask(worker, request, body)
                 except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-                    continue  # the request has not reached it
+                    continue  # the request has not reached the worker
                 except (aiohttp.ClientError, ConnectionError):
                     lost += 1
                     continue
@@ -104,7 +104,7 @@ class Front:
             headers = {**_kept(answer.headers), WORKER_HEADER: worker}
             if not answer.content_type.endswith("event-stream"):
                 return Response(await answer.read(), answer.status, headers)
-            first = await answer.content.readany()  # before it, the request may still go to another worker
+            first = await answer.content.readany()  # before this part, another worker may still get the request
             self._running[worker] += 1
             return _Relay(first, answer, headers, lambda: self._end(worker, answer))
         finally:
@@ -138,10 +138,10 @@ async def _parts(first: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[
 
 
 def front_app(workers: Workers, hosts: HostRules, https: ssl.SSLContext | None = None) -> Starlette:
-    """The application: /livez, /readyz and /healthz of its own; the rest is a worker's.
+    """The application. It answers /livez, /readyz and /healthz itself, and forwards the rest to workers.
 
-    ``hosts``: which requests of browsers are answered. Workers check for themselves, but may listen on other addresses.
-    ``https``: how workers are called; None for plain HTTP.
+    ``hosts``: which requests of browsers are answered. Workers check too, but may listen on other addresses. ``https``:
+    TLS settings for calls of workers; None for plain HTTP.
     """
     front = Front(workers, https)
 

@@ -84,7 +84,7 @@ def update(config: ClusterConfig, report: Report) -> None:
         )
     _, config = _checked(config, old.stores)
     ray.get(controller.apply.remote(config))
-    if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
+    if ray.get(controller.version.remote()) != __version__:  # Ray restarts the controller with the new version
         ray.kill(controller, no_restart=False)
     _finish(controller, config, report)
     if config.front is None:
@@ -103,7 +103,7 @@ def scale(cluster: str, workers: int | None, stores: int | None, report: Report)
 
 
 def status(cluster: str) -> dict[str, Any]:
-    """What ``Controller.status`` says. Raises NotFound: the cluster is not up."""
+    """The result of ``Controller.status``. Raises NotFound: the cluster is not up."""
     found: dict[str, Any] = ray.get(_require(cluster).status.remote(), timeout=_ANSWER_SECONDS)
     return found
 
@@ -177,8 +177,8 @@ def _require(cluster: str) -> Any:
 
 
 def _finish(controller: Any, config: ClusterConfig, report: Report) -> None:
-    """Wait for the servers, then deploy the front. A running front stays if it has these settings and this version's
-    code."""
+    """Wait for the servers, then deploy the front. A running front stays if its settings and its version of the code
+    are unchanged."""
     _wait(controller, report)
     if config.front is not None:
         settings = front_settings(config)
@@ -221,6 +221,6 @@ def _remove_servers(cluster: str, graceful: bool) -> list[str]:
     try:
         stopped: list[str] = ray.get(controller.close.remote(graceful))
     finally:
-        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and actors that it may have missed
+        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and actors that it has missed
             ray.kill(actor)
     return [*stopped, CONTROLLER]

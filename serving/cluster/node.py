@@ -1,4 +1,4 @@
-"""The nodes of a cluster, and what is checked on each before servers start there."""
+"""The nodes of a cluster, and the checks of each node before servers start there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def check_nodes(folder: str, live: Collection[str]) -> dict[RayNode, LiveFiles]:
 
 
 def _check(folder: Path, live: Collection[str]) -> tuple[str, int, LiveFiles]:
-    """Runs on a node: the problem with the folder, or an empty text; the free bytes, and the files of live stores there."""
+    """Runs on a node. Returns the problem with the folder, or an empty text; its free bytes; and its files of live
+    stores."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         problem = "" if os.access(folder, os.W_OK) else "cannot be written"
@@ -79,7 +80,7 @@ def _check(folder: Path, live: Collection[str]) -> tuple[str, int, LiveFiles]:
 
 @dataclass(frozen=True)
 class LiveFiles:
-    """Live stores on a node, and the shards of such: NAME, or NAME@NUMBER-of-TOTAL.
+    """Live stores and their shards on a node: NAME, or NAME@NUMBER-of-TOTAL.
 
     Attributes:
         found: the live stores and shards that have a folder.

@@ -31,8 +31,8 @@ def topologies_of(addresses: Mapping[str, str], stores: StoresConfig) -> dict[st
     """File name -> topology. A node is a zone.
 
     ``addresses``: node -> gRPC address of each store server that takes requests. These servers are the replicas of one shard.
-    Without servers, their file is left out. A datastore with several shards has a file of its own. It also lists copies that are
-    away: clients find out which answer.
+    Without servers, their file is left out. A datastore with several shards has its own file. That file also lists
+    absent copies: clients find out which copies answer.
     """
     found = {FILE: _topology(stores, ",".join(stores.names), [addresses])} if addresses else {}
     return found | {shards_file(name): _topology(stores, name, shards_at(stores, name)) for name in stores.sharded}

@@ -1,4 +1,4 @@
-"""A Ray actor that runs one server as a child process on its node, and what it says of it."""
+"""A Ray actor that runs one server as a child process on its node, and describes that server."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class ServerActor:
         self._topology.publish(topology, node_folder(self._spec.folder, this_node()))
 
     def wait(self) -> str:
-        """Wait until the server ends, and return why. A restarted controller's call ends the call before."""
+        """Wait until the server ends, and return why. A call of a restarted controller ends the earlier call."""
         if self._process is None:
             raise Unavailable(f"{self._spec.name} was not started")
         self._waits = own = self._waits + 1
         reason = ""
-        while not reason and self._waits == own:  # else each controller that ended would keep a thread
+        while not reason and self._waits == own:  # else each ended controller would keep a thread
             reason = self._process.wait(_LOOK_SECONDS)
         return reason
 
@@ -103,15 +103,13 @@ class ServerActor:
         return self._spec, self._placed
 
     def facts(self, url: str) -> dict[str, Any]:
-        """What this server, at ``url``, says of itself. Raises as ``server_facts``."""
+        """The facts that this server, at ``url``, reports. Raises as ``server_facts``."""
         return server_facts(self._spec.kind, url)
 
 
 def server_facts(kind: Literal["store", "worker"], url: str) -> dict[str, Any]:
-    """What the server says of itself.
-
-    ``version``; of a store ``generations`` and ``replicas``, both by name, and ``tokens``; of a worker ``running``, ``waiting`` and
-    ``slots``.
+    """The facts that a server reports about itself. All have ``version``. A store has ``generations`` and ``replicas``,
+    both by name, and ``tokens``. A worker has ``running``, ``waiting`` and ``slots``.
 
     Raises Unavailable, DeadlineExceeded, PermissionDenied: the server does not answer, or not with this token. Others as
     ``open_channel``.
@@ -153,7 +151,7 @@ class ServerAddress:
 
 
 class ServerProcess:
-    """A running server. Its stderr goes to ``log``. It ends at the latest when this process ends.
+    """A running server. Its stderr goes to ``log``. The server ends when this process ends, or earlier.
 
     ``stop`` and ``wait`` may run in different threads.
     """
@@ -220,5 +218,5 @@ class ServerProcess:
         with self._log:
             for line in self._process.stderr:
                 self._last.append(line.decode(errors="replace").strip())
-                with suppress(OSError):  # a full disk must not stop the server, which waits until its lines are read
+                with suppress(OSError):  # a full disk must not stop reading: the server waits until its lines are read
                     self._log.write(line)

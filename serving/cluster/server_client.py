@@ -1,4 +1,5 @@
-"""How the servers of a cluster are called: by each other, the front, ``suffolk cluster status``, readers of topology files."""
+"""Files with which the servers of a cluster are called: by each other, the front, ``suffolk cluster status``, and
+readers of topology files."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from suffolk.datastore.settings import check_fields
 from suffolk.serving.net.tls import TlsFiles, check_files
 
 _NEEDED = {"access": ("token_file", "cert"), "tls_client_ca": ("cert",)}
-"""Option of a server -> fields of ``ServerClient``. Its callers need one of these."""
+"""Option of a server -> fields of ``ServerClient``. Callers of a server with the option need one of the fields."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class ServerClient:
 
     Attributes:
         token_file: has the token that is sent.
-        ca: certificate of the authority that signed the servers' certificates; without it, the system's authorities count.
+        ca: certificate of the authority that signed the servers' certificates; empty for the system's authorities.
         cert, key: the caller's certificate.
     """
 
@@ -37,7 +38,8 @@ class ServerClient:
         return {name: path for name, path in asdict(self).items() if path}
 
     def check(self, of: str, options: Mapping[str, Any]) -> None:
-        """Raises InvalidArgument: a path is not absolute, or servers with these ``options`` need no file.
+        """Raises InvalidArgument: a path is not absolute, or is given although servers with these ``options`` need no
+        files.
 
         ``of``: stores or workers, for messages.
         """
@@ -69,8 +71,8 @@ class ServerClient:
                 )
 
     def url(self, address: str, name: str, options: Mapping[str, Any]) -> str:
-        """The URL of datastore ``name`` on the server at ``address``; without a name, of the server itself.
-        ``options``: the server's."""
+        """The URL of datastore ``name`` on the server at ``address``. Without a name, the server's own URL.
+        ``options``: of the server."""
         scheme = "grpcs" if options.get("tls_cert") else "grpc"
         return f"{scheme}://{address}/{name}" + (f"?{urlencode(given, safe='/')}" if (given := self.given()) else "")
 

@@ -1,4 +1,4 @@
-"""Which servers a cluster shall run, and the command line of each."""
+"""The servers that a cluster shall run, and the command line of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from suffolk.serving.cluster.shards import shard_words, shards_of
 from suffolk.serving.net.endpoint import Endpoint, parse_endpoint
 
 DRAIN_SECONDS = 2.0
-"""Seconds for which a stopping server still answers new requests: longer than the front and clients need to notice."""
+"""Seconds for which a stopping server still answers new requests. The front and clients notice the stop within this
+time."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class ServerSpec:
         name: store-NODE, worker-NUMBER, or STORE@NUMBER-NODE of a shard of a datastore.
         node: id of the node that it must run on; empty if Ray chooses.
         port: gRPC port; 0 for a free one. HTTP has the next port, or a free one.
-        words: the command, without what depends on the node.
+        words: the words of the command that do not depend on the node.
         folder: folder of the cluster on every node.
         topologies: names of the topology files there that a worker searches.
         shard: which shard of its datastore a store serves, such as 0-of-2; empty for the node's store server.
-        version: of Suffolk. An update of the installed version replaces all servers.
+        version: version of Suffolk. An update of the installed version replaces all servers.
         cpus, gpus: what Ray reserves.
         grace, start_seconds: as in ``ClusterConfig``.
     """
@@ -53,12 +54,12 @@ class ServerSpec:
     shard: str = ""
 
     def command(self, node: RayNode, folder: Path) -> list[str]:
-        """The words after ``suffolk`` on ``node``. ``folder``: its part of the cluster's folder."""
+        """The words after ``suffolk`` on ``node``. ``folder``: the node's part of the cluster's folder."""
         addresses = ["--listen", str(Endpoint(node.host, self.port))]
         addresses += ["--http", str(Endpoint(node.host, self.port and self.port + 1))]
         stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
         if self.kind == "store":
-            copies = folder / "copies" / (self.name if self.shard else "")  # shards of one datastore have one name
+            copies = folder / "copies" / (self.name if self.shard else "")  # shards share the datastore's name
             return [*self.words, *addresses, *stopping, "--cache", str(copies)]
         files = [folder / name for name in self.topologies]
         searched = [f"--datastore={file}?zone={node.name}" for file in files if file.exists()]
@@ -68,7 +69,8 @@ class ServerSpec:
 def wanted_servers(config: ClusterConfig, nodes: Sequence[RayNode]) -> dict[str, ServerSpec]:
     """Name -> spec of all servers of ``config``, stores first. ``nodes``: the nodes that are alive.
 
-    Nodes that joined after ``check_stores`` get no store above MAX_REPLICAS: the list of stores could not hold it.
+    Nodes that joined after ``check_stores`` get no store once there are MAX_REPLICAS stores, because the list holds no
+    more.
     """
     return {spec.name: spec for spec in [*_stores(config, nodes), *_shards(config, nodes), *_workers(config)]}
 

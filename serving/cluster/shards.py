@@ -1,5 +1,5 @@
-"""The shards of datastores. Each has servers of its own, one on each node with a copy. These servers find each other by their
-options."""
+"""The shards of datastores. Each shard has its own servers, one on each node with a copy. The options of these servers
+name the others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ClusterShard:
     """One of the ``total`` shards of the datastore ``store``.
 
     Attributes:
-        source: folder or URL of its text if it is published; empty if it is of a live store, with the settings
+        source: folder or URL of the text of a published shard; empty for a shard of a live store, whose settings are in
             ``live``.
-        copies, spare: servers that it needs, and further servers that it gets if there are nodes.
+        copies, spare: servers that the shard needs, and further servers that it gets if there are enough nodes.
     """
 
     store: str
@@ -38,8 +38,8 @@ class ClusterShard:
 
     @property
     def key(self) -> str:
-        """The name of the shard in ``shards_at``, and of its folder. The number of shards is in it: live stores never
-        change that."""
+        """The name of the shard in ``shards_at``, and of its folder. It contains the number of shards, which live
+        stores never change."""
         return f"{self.store}@{self.label}"
 
     def server(self, node: str) -> str:
@@ -65,7 +65,7 @@ def shards_at(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
 
 
 def shard_words(config: ClusterConfig, shard: ClusterShard, node: RayNode) -> Iterator[str]:
-    """What ``suffolk serve`` gets for the copy of a shard on ``node``."""
+    """The options of ``suffolk serve`` for the copy of a shard on ``node``."""
     if shard.live is None:
         yield f"{shard.store}={shard.source}"
         return
@@ -86,8 +86,8 @@ def require_register(stores: StoresConfig, copies: int) -> None:
 
 
 def replica_words(stores: StoresConfig, copies: Mapping[str, str], node: RayNode, shard: str = "") -> Iterator[str]:
-    """The options of the server on ``node``. ``copies``: node -> HOST:PORT of all servers with copies. None for a
-    single server.
+    """The options of the server on ``node``; none for a single server. ``copies``: node -> HOST:PORT of all servers
+    with copies.
 
     ``shard``: the key of the shard of the store, if it has several.
     """

@@ -1,5 +1,5 @@
-"""The settings of a cluster's datastores. A published datastore has a source, or one for each shard. The others are live
-stores."""
+"""The settings of a cluster's datastores. A published datastore has one source, or one for each shard. All other
+datastores are live stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LiveConfig:
         tokenizer: folder of the tokenizer, or of a model, on every node.
         copies: copies that an append needs before it is acknowledged.
         shards: parts of the store. A group lies in one of them.
-        spare: copies of a shard beyond ``copies``, as far as there are nodes. Only with several shards.
+        spare: copies of a shard beyond ``copies``, if there are enough nodes. Only with several shards.
     """
 
     tokenizer: str
@@ -59,7 +59,8 @@ def check_remember(options: Mapping[str, Any], live: Mapping[str, LiveConfig]) -
 
 
 def check_live(live: Mapping[str, LiveConfig], datastores: Mapping[str, object], port: int) -> None:
-    """Raises InvalidArgument: a live store has no name, or one that is taken; or the servers cannot hold the stores together."""
+    """Raises InvalidArgument: a name is malformed or taken, there are too many shards, or the settings of several live
+    stores conflict."""
     if not isinstance(live, Mapping):
         raise InvalidArgument(f"live of stores is {live!r}; it must be an object of names and their settings")
     for name in live:

@@ -24,7 +24,8 @@ from suffolk.serving.cluster.server_actor import THREADS, PlacedServer, ServerAc
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
 
 MAX_RETRY_SECONDS = 30.0
-"""Longest pause before a server that does not start is tried again. The first pause is a second, and each one doubles."""
+"""Longest pause before a failed server is started again. The first pause is a second. Each further pause is twice as
+long."""
 State = Literal["idle", "starting", "ready", "stopping", "failed"]
 
 
@@ -34,14 +35,16 @@ class ManagedServer:
 
     Attributes:
         spec: what runs, or what is tried next.
-        state: idle: not started yet. failed: it has ended, or has not started; it is started again at ``retry_at``.
+        state: idle: not started yet. failed: the server has ended, or could not start. It is started again at
+            ``retry_at``.
         actor: handle of its actor; None without one.
-        pending: reference to the result of the actor's call that is awaited: start, wait or stop.
+        pending: reference to the result of the awaited call of the actor: start, wait or stop.
         placed: where it runs, or ran last.
         error: why it ended last.
         pause: seconds before the next start; 0 unless the last one failed.
         restarts: times that it has ended by itself.
-        since: time of the last change of ``state``; ``lost``: of its last end, None while it runs.
+        since: time of the last change of ``state``.
+        lost: time of the server's last end; None while it runs.
     """
 
     spec: ServerSpec
@@ -61,7 +64,7 @@ class ManagedServer:
         self.state, self.pending, self.since = state, pending, time.monotonic()
 
     def fail(self, reason: str, now: float) -> None:
-        """The server has ended, or has not started: ``reason``. Its actor is killed."""
+        """Note that the server has ended or could not start, because of ``reason``. Kills its actor."""
         if self.state == "ready":
             self.restarts, self.lost = self.restarts + 1, now
         else:
@@ -125,7 +128,7 @@ class Supervisor:
         return self._config
 
     def apply(self, config: ClusterConfig) -> None:
-        """Want another cluster. Running servers whose spec changes are replaced one at a time."""
+        """Make ``config`` the wanted cluster. Running servers whose spec changes are replaced one at a time."""
         with self._lock:
             self._config = config
 
@@ -135,7 +138,7 @@ class Supervisor:
             return sorted(self._slots.values(), key=lambda slot: (slot.spec.kind != "store", slot.spec.name))
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened last: ``time``, ``server``, ``event``, and ``seconds`` that a server was away."""
+        """The last events: ``time``, ``server``, ``event``, and the ``seconds`` that a server was away."""
         with self._lock:
             return [*self._events]
 
@@ -165,7 +168,7 @@ class Supervisor:
         return names
 
     def _round(self) -> None:
-        """Compare once, and wait for the next end of an awaited call, for at most _POLL_SECONDS."""
+        """Reconcile once. Then wait up to _POLL_SECONDS for the end of an awaited call."""
         with self._lock:
             self._reconcile()
             waiting = {slot.pending: slot for slot in self._slots.values() if slot.pending is not None}
@@ -177,8 +180,8 @@ class Supervisor:
             self._thread.wake()
 
     def _reconcile(self) -> None:
-        """Start what is missing, and stop what is not wanted, or outdated."""
-        self._publish()  # before workers start: they read it
+        """Start missing servers, and stop servers that are unwanted or outdated."""
+        self._publish()  # before workers start, because they read the files
         wanted, now = wanted_servers(self._config, alive_nodes()), time.monotonic()
         for name, slot in [*self._slots.items()]:
             if slot.state == "starting" and now - slot.since > slot.spec.start_seconds + _PLACE_SECONDS:
@@ -195,7 +198,7 @@ class Supervisor:
                 self._stop(outdated[0])
 
     def _may_start(self, spec: ServerSpec) -> bool:
-        """Workers wait for stores that start."""
+        """Whether the server may start. Workers wait for starting stores."""
         stores = [slot for slot in self._slots.values() if slot.spec.kind == "store"]
         return spec.kind == "store" or not any(slot.state in ("idle", "starting") for slot in stores)
 
@@ -217,7 +220,8 @@ class Supervisor:
         slot.change("starting", slot.actor.start.remote(self._topology))
 
     def _publish(self) -> None:
-        """Write changed topology files on every node. An empty list is not written: clients try the last stores again."""
+        """Write changed topology files on every node. An empty list is not written, so that clients try the last stores
+        again."""
         stores = {
             slot.placed.node.name: address
             for slot in self._slots.values()
@@ -241,7 +245,7 @@ class Supervisor:
             del self._slots[slot.spec.name]
 
     def _settle(self, slot: ManagedServer, reference: Any) -> None:
-        """The call that ``slot`` awaited has ended."""
+        """Process the end of the call that ``slot`` awaited."""
         if slot.pending is not reference:
             return
         result, error = result_of(reference)
@@ -267,7 +271,7 @@ class Supervisor:
 
 
 def _found(namespace: str) -> Iterator[ManagedServer]:
-    """The servers that an earlier supervisor left. Those that still started are ended."""
+    """The servers that an earlier supervisor left. Servers that were still starting are ended."""
     actors = [actor for name, actor in named_actors(namespace).items() if "#" in name]
     described = [actor.describe.remote() for actor in actors]
     ray.wait(described, num_returns=len(described), timeout=_ADOPT_SECONDS) if described else None

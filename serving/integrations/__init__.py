@@ -1,8 +1,9 @@
 """Adapters for other inference engines, and their shared core.
 
-``core.py`` drafts and plans for an engine that is not ours; ``vllm``, ``sglang`` and ``transformers`` fit it to their interfaces.
+``core.py`` drafts and plans for another engine, the host. ``vllm``, ``sglang`` and ``transformers`` adapt it to their
+interfaces.
 
-Threads: the calling engine's. Appends of finished texts run in the background.
+Threads: adapters run in the host's threads. Finished texts are appended in the background.
 
 Begin with ``core.py``.
 """

@@ -1,4 +1,4 @@
-"""Chooses what to draft: searches and chains must save more time than they add to the host's step. Chains may be empty."""
+"""Plans searches and chains, which must save more time than they add to the host's step. A chain may be empty."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class ChainPlanner:
     def __init__(
         self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter, host_drafts: bool = False
     ) -> None:
-        """``row_cost``: see ``IntegrationOptions``. ``host_drafts``: whether the host drafts too. Its tokens have a budget of
-        their own, so their losses do not pause retrieval.
+        """``row_cost``: see ``IntegrationOptions``. ``host_drafts``: whether the host drafts too. The host's tokens
+        have their own budget, so their losses do not pause retrieval.
         """
         self._clock, self._host_drafts = clock, host_drafts
         self._costs = LinearCosts(row_cost)
@@ -63,7 +63,7 @@ class ChainPlanner:
         self._unplanned = 0  # verified tokens of requests without chains
         self._usual = (
             UsualTime()
-        )  # of a request's draft; interruptions by other programs do not count: they would hit the pass instead
+        )  # seconds per drafted request, without interruptions, which would hit the pass instead
         self._left: float | None = None  # when the last step ended
 
     def begin(self, number: int) -> None:
@@ -136,7 +136,7 @@ class ChainPlanner:
             requests: requests that decode in the pass.
             context: mean context length of the requests, in tokens.
             seconds: drafting time.
-            least: tokens that the host verifies for each request in any case. Requests without chains count too.
+            least: tokens that the host verifies for each request in any case. It also has the requests without chains.
         """
         if searched:
             self._gate.learn_time(len(searched), seconds)
@@ -204,9 +204,9 @@ def masked_tree(tree: DraftTree, last: int, width: int) -> tuple[Tokens, Masks]:
 
 
 class DatastoreGate:
-    """Searches for the requests whose recent searches saved more time than they took. Not thread-safe.
+    """Chooses the requests to search for: those whose recent searches saved more time than they took. Not thread-safe.
 
-    All other requests are searched for in rare trials, which are paid from a budget. A new request starts with the
+    For all other requests, rare trial searches spend a budget. A new request starts with the
     mean gain of all requests.
     """
 
@@ -251,7 +251,7 @@ class DatastoreGate:
     def learn_gain(self, number: int, tokens: float) -> None:
         """Learn the gain of a search: accepted tokens that only datastores drafted, less the time of their rows.
 
-        Tokens that a local datastore drafted too count as well: they cannot be distinguished.
+        Tokens that a local datastore drafted as well also count, because they cannot be told apart.
         """
         self._gains[number].add(tokens)
         self._overall.add(tokens)

@@ -37,7 +37,8 @@ Result = TypeVar("Result")
 _NODES = 2
 """Nodes to look up per token of the longest chain. More nodes take longer and do not improve chains."""
 CHAIN_MATCHES = (3,)
-"""``short_matches`` of a host that verifies chains. A chain is one path, to which more endings add cost and no accepted tokens."""
+"""``short_matches`` of a host that verifies chains. A chain is one path. More endings add cost, but no accepted
+tokens."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
 """Settings for requests with sampling, because the host's noise is unknown."""
 
@@ -48,8 +49,8 @@ class FinishedText:
 
     Attributes:
         key: the host's id; None if there is none.
-        tokens: int32[n], prompt and generated tokens. Only the known tokens, if the host passes only the end of each
-            text.
+        tokens: int32[n], prompt and generated tokens. If the host passes only the end of each text, ``tokens`` has only
+            that.
         prompt_tokens: length of the prompt.
     """
 

@@ -15,7 +15,7 @@ from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 SOURCE = 1 << 31
 """The source bit of the host's nodes."""
 _PRIOR = 0.6
-"""Prior acceptance of a token of the host after its parent."""
+"""Prior probability that a host's token is accepted if its parent was."""
 Ids = npt.NDArray[np.int32]
 
 
@@ -23,7 +23,7 @@ class HostDrafts(RetrievalSource):
     """The host's chains. The hybrid drafter merges them with retrieved trees. Not thread-safe.
 
     The host gives tokens without probabilities. So a score is the product of the learned acceptance at each depth.
-    Measured: to look up what follows each chain too gives no more accepted tokens (docs/how-to/vllm.md).
+    Retrieved continuations of each chain were measured: they add no accepted tokens (docs/how-to/vllm.md).
     """
 
     name = "host"
@@ -40,7 +40,7 @@ class HostDrafts(RetrievalSource):
         return [[self._tree(each)] for each in requests]
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """Nothing: the host drafts after the text only."""
+        """Return empty lists: the host drafts only after the text, not after paths."""
         return [[DraftTree.empty()] * len(each) for each in paths]
 
     def observe(self, generated: Generated) -> None:

@@ -7,14 +7,14 @@ import numpy as np
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Floats
 
 _ROW_COST = 0.1
-"""Prior time of one more row, as a share of a pass with one row. It is twice the share of a model of 135M parameters on
-a CPU core."""
+"""Prior time of one more row, as a share of a pass with one row. A model of 135M parameters on a CPU core needs half of
+it."""
 _MEMORY = 0.99
 """Decay factor per pass: about the last hundred passes count."""
 _OUTLIER = 1.5
 """Times are clipped to this multiple of the expected time, and to its inverse, because other programs disturb passes."""
 _FEW = 8.0
-"""Weight of the passes below which long times are not clipped, because the prior slope can be far too low."""
+"""Long times are clipped only from this weight of passes on, because the prior slope can be far too low."""
 _RESTART = 2.0
 """A pass that takes less than the expected time divided by this restarts the fit: the first passes of a host can be
 slow."""
@@ -27,8 +27,8 @@ _LEAST = 0.05
 class LinearCosts(CostModel):
     """Seconds of a pass: ``base + slope * rows``, fitted to the last passes. Not thread-safe.
 
-    ``CostModel`` learns a curve from measurements on an idle machine, which a host does not allow. A line
-    with two parameters is less prone to noise that favours single draft sizes.
+    ``CostModel`` learns a curve from measurements on an idle machine, which a host does not allow. In a line with two
+    parameters, noise cannot favour a single draft size.
 
     Attributes:
         slope: seconds of one more row.
@@ -49,7 +49,7 @@ class LinearCosts(CostModel):
     def times(
         self, rows: Floats, requests: int, context: float, deviations: float = 0.0, reads: bool = False
     ) -> Floats:
-        """See ``CostModel.times``. All but the rows is ignored."""
+        """See ``CostModel.times``. Only the rows matter."""
         base = max(_LEAST * self._seconds, self._seconds - self.slope * self._rows)
         return np.asarray(base + self.slope * rows, np.float64)
 

@@ -1,4 +1,4 @@
-"""What the servers of datastores and of decoding share: connections, access, limits, metrics, messages.
+"""The parts that draft servers and workers share: connections, access, limits, metrics, messages.
 
     server, config, endpoint, tls        start, stop, settings, addresses and certificates of a server
     grpc_server, grpc_interceptors       gRPC: its threads, and the checks that every call passes
@@ -11,7 +11,8 @@
 
 ``proto`` has the messages, ``messages`` packs and checks the draft service's messages, ``playground`` has the web pages.
 
-Threads: gRPC calls have a pool's, HTTP runs in an event loop of its own with a pool for work. Counters have locks of their own.
+Threads: gRPC calls run in a thread pool. HTTP runs in its own event loop, with a thread pool for work. Each counter has
+its own lock.
 
 Begin with ``server.py``.
 """

@@ -13,8 +13,8 @@
     [tenant.acme]                   # quotas, each optional
     calls_per_second = 100
 
-A token is ``suffolk_ID_SECRET`` with 256 random bits of SECRET. So one fast salted hash is safe enough: slow hashes
-protect secrets that can be guessed.
+A token is ``suffolk_ID_SECRET`` with 256 random bits of SECRET. Nobody can guess it, so one fast salted hash is safe
+enough.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class AccessRules:
 
 
 def parse_rules(text: str, label: str) -> AccessRules:
-    """The rules in the text of a file. Raises InvalidArgument. ``label``: begins its message."""
+    """The rules in the text of a file. Raises InvalidArgument, with a message that begins with ``label``."""
     try:
         document = parse_toml(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""How many calls run and wait at a time. Further calls are rejected. Who may call is decided in ``authenticator.py``."""
+"""Limits the calls that run at a time, and rejects further calls. ``authenticator.py`` decides who may call."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from suffolk.datastore.errors import ResourceExhausted, Unavailable
 RETRY_SECONDS = 0.1
 """Least time after which a refused caller is asked to come back."""
 RETURNS_PER_SECOND = 250
-"""Refused callers that are asked to come back in one second. More would take time from calls that are answered."""
+"""Refused callers that are asked to come back within the same second. More of them would slow down calls that are
+answered."""
 MAX_RETRY_SECONDS = 1.0
-"""Longest time, unless a quota has another. A server that stops or starts is tried again after this time, too."""
+"""Longest time after which a refused caller is asked to come back, unless a quota sets another. Also the time while a
+server starts or stops."""
 
 
 class Readiness:
@@ -38,7 +40,7 @@ class Readiness:
         self._reason = ""
 
     def clear(self, reason: str) -> None:
-        """Calls are not accepted from now on, for this reason. A reason that was given before stays."""
+        """Calls are not accepted from now on, for this reason. An earlier reason stays."""
         self._reason = self._reason or reason
 
 
@@ -112,7 +114,8 @@ class AdmissionController:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """In the block, the call of this thread waits for other machines, and occupies no place. It does nothing elsewhere."""
+        """In the block, the call of this thread waits for other machines, and occupies no place. Outside of a call,
+        this does nothing."""
         places = getattr(self._of_thread, "places", 0)
         self._move_aside(places)
         try:
@@ -141,7 +144,8 @@ class AdmissionController:
 
 
 class TokenBucket:
-    """Holds up to ``most`` tokens, at first all of them, and gains ``rate`` a second; both may be replaced. Thread-safe."""
+    """Holds up to ``most`` tokens, and gains ``rate`` a second. It is full at first. Both attributes may be replaced.
+    Thread-safe."""
 
     def __init__(self, rate: float, most: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate, self.most, self._clock = rate, most, clock

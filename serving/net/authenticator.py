@@ -21,8 +21,8 @@ CHECK_SECONDS = 1.0
 class Authenticator:
     """Finds identities by the rules of an access file, which is read again when it changes. Thread-safe.
 
-    Without a file, every caller is OPERATOR. A changed file that is malformed or missing is logged, and the rules before
-    it stay in force. Calls that run keep the identity with which they began.
+    Without a file, every caller is OPERATOR. If a changed file is malformed or missing, that is logged, and the earlier
+    rules stay in force. Running calls keep their identity.
 
     Attributes:
         usages: the usage of each tenant within its quota.
@@ -47,7 +47,7 @@ class Authenticator:
         return self._rules
 
     def reload(self) -> None:
-        """Read the file again. Raises as ``read_access_file``, and then leaves the rules before in force."""
+        """Read the file again. Raises as ``read_access_file``; the earlier rules then stay in force."""
         if self._path is not None:
             with self._lock:
                 self._version = _version(self._path)
@@ -111,7 +111,7 @@ class Authenticator:
 
 
 def _version(path: Path | None) -> tuple[int, int, int] | None:
-    """Changes when the file is replaced or written."""
+    """A value that changes when the file is replaced or written."""
     if path is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Errors of calls: their gRPC codes and HTTP statuses, how they travel over gRPC, and what a client says about them."""
+"""Errors of calls: their gRPC codes and HTTP statuses, their form in gRPC, and the messages of clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ERRORS: dict[grpc.StatusCode, type[SuffolkError]] = {
 RETRY_KEY = "grpc-retry-pushback-ms"
 """Trailer of a refused gRPC call: milliseconds after which to try again (gRPC's A6). HTTP answers have Retry-After."""
 DOMAIN = "suffolk"
-"""Domain of each ``ErrorInfo``, by which a client knows that Suffolk ended the call, and not gRPC."""
+"""Domain of each ``ErrorInfo``. A client knows by it that Suffolk, and not gRPC, ended the call."""
 CONNECT_ERRORS = {
     "Connection refused": "nothing listens there; start the {server} or correct the address",
     "No such file or directory": "nothing listens there; start the {server} or correct the address",
@@ -49,7 +49,8 @@ CONNECT_ERRORS = {
 }
 """Part of gRPC's message about a connection attempt -> Suffolk's message."""
 NOT_SENT = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
-"""Beginnings of gRPC's messages about calls that had no connection. Channels have no retries that could have sent them before."""
+"""Beginnings of gRPC's messages about calls that had no connection. Channels do not retry, so these calls were never
+sent."""
 CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "GOAWAY", "Stream removed")
 PLAINTEXT_CLOSED = "the server closed the connection; if it uses TLS, write grpcs://HOST:PORT?ca=FILE"
 TLS_CLOSED = "the server closed the connection; if it requires client certificates, add cert=FILE and key=FILE"
@@ -106,7 +107,7 @@ def sent_retry_seconds(metadata: object) -> float | None:
 
 
 def abort_call(context: grpc.ServicerContext, error: SuffolkError, code: grpc.StatusCode | None = None) -> NoReturn:
-    """End a call with ``error``. ``code``: None takes the code of the error's class."""
+    """End a call with ``error``. ``code``: None for the code of the error's class."""
     status = Status(code=(code or grpc_code(error)).value[0], message=error_text(error))
     status.details.add().Pack(ErrorInfo(reason=type(error).__name__, domain=DOMAIN, metadata={"change": error.change}))
     if error.field:
@@ -159,7 +160,7 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
 
 
 def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
-    """Suffolk's message for gRPC's ``text``; None: the text is shown. gRPC says nothing else about a cause."""
+    """Suffolk's message for gRPC's ``text``; None to show the text. gRPC describes a cause only in this text."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
     if code is grpc.StatusCode.CANCELLED:

@@ -21,7 +21,7 @@ _HOUR = 3600.0
 MAX_METADATA_BYTES = 8 << 10
 """Headers of one call."""
 PING_SECONDS = 20.0
-"""Seconds between keepalive pings of a client. A server closes a connection that pings much more often."""
+"""Seconds between keepalive pings of a client. A server closes a connection whose client pings much more often."""
 
 
 def read_token(file: str) -> str:
@@ -99,7 +99,7 @@ def open_channel(
         ("grpc.keepalive_timeout_ms", round(1000 * keepalive_timeout)),  # sets TCP_USER_TIMEOUT too
     ]
     if parse_endpoint(url.target, "URL").is_private():
-        options.append(("grpc.enable_http_proxy", 0))  # a proxy that http_proxy names would look on its own machine
+        options.append(("grpc.enable_http_proxy", 0))  # the proxy in http_proxy would look on its own machine
     if ping is not None:  # otherwise gRPC delays the third ping of a stream without data by a minute
         options += [
             ("grpc.http2.max_pings_without_data", 0),

@@ -1,4 +1,4 @@
-"""Network settings of a server, checked before it starts, and which requests of browsers it answers."""
+"""Network settings of a server, checked before the server starts, and rules for requests of browsers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class HostRules:
     origins: Sequence[str] | None = None
 
     def refusal(self, host: str | None, origin: str | None) -> str | None:
-        """Why a request with these headers is refused; None if it is answered. A request of HTTP/1.0 may have no host, as of
-        HAProxy's health checks; browsers always send it."""
+        """Why a request with these headers is refused; None if it is answered. A request of HTTP/1.0 may have no host,
+        as in HAProxy's health checks. Browsers always send a host."""
         if self.checks_host and host is not None and not self._allows(host):
             return f"host {host[:256]!r} is not this server's; call it by a loopback address, or name the host in allowed_host"
         if not self.checks_origin or origin is None or {"*", origin} & set(self.origins or ()):
@@ -126,7 +126,7 @@ class ServerConfig:
     def host_rules(self, origins: Sequence[str] | None = None) -> HostRules:
         """Which requests of browsers are answered over HTTP. ``origins``: as in ``HostRules``."""
         http = self.http or Endpoint()
-        takes_certificates = bool(self.tls and self.tls.ca)  # a browser sends its certificate for every page
+        takes_certificates = bool(self.tls and self.tls.ca)  # a browser sends its certificate with requests of any page
         return HostRules(
             (*self.allowed_hosts, http.host),
             checks_host=bool(self.allowed_hosts) or (http.is_private() and not self.authenticates),

@@ -64,7 +64,8 @@ def _has_ipv6_loopback() -> bool:
 def parse_endpoint(text: str, field: str, other_form: str = "unix:PATH") -> Endpoint:
     """Parse HOST:PORT, [IPV6]:PORT or unix:PATH.
 
-    Raises InvalidArgument. In its message, ``field`` names the option, and ``other_form`` what it takes beside HOST:PORT.
+    Raises InvalidArgument. In its message, ``field`` is the option, and ``other_form`` is the form that the option
+    takes beside HOST:PORT.
     """
     if text.startswith("unix:"):
         path = os.path.abspath(text.removeprefix("unix:"))
@@ -98,7 +99,8 @@ def _is_host(text: str) -> bool:
 def check_free(endpoint: Endpoint, field: str) -> None:
     """Raise if the endpoint cannot be bound. A unix socket that no process listens on is removed.
 
-    gRPC alone is not enough: it reports a port in use on stderr, and takes over a unix socket that is in use.
+    gRPC does not suffice: it reports a used port only on stderr, and takes over a unix socket that another process
+    uses.
 
     Raises:
         ResourceExhausted: another process listens there.

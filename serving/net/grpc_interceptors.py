@@ -1,4 +1,4 @@
-"""What every gRPC call passes before its method: the caller is found, and a malformed request is refused."""
+"""Interceptors of every gRPC call: they find the caller, and refuse a malformed request."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def _subjects(context: grpc.ServicerContext) -> list[str]:
 
 
 class MalformedRequestInterceptor(grpc.ServerInterceptor):
-    """Answers requests that are not valid protobuf messages with INVALID_ARGUMENT. gRPC alone would report a fault of the server.
+    """Answers requests that are not valid protobuf messages with INVALID_ARGUMENT. gRPC by itself would report an error
+    of the server.
 
     A method that takes a stream gets the DecodeError in place of the message.
     """
@@ -107,7 +108,7 @@ def _checked(method: str, handler: Handler) -> Handler:
             return error  # a deserializer cannot end the call; ``check`` can
 
     def check(answer: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(answer)  # copies the attribute by which gRPC's health service runs without a thread
+        @functools.wraps(answer)  # also copies the attribute that lets gRPC's health service run without a thread
         def call(request: Any, context: grpc.ServicerContext, *more: Any) -> Any:
             if isinstance(request, DecodeError):
                 text = f"{method}: the request is not a message of this method; encode it with the service's .proto"

@@ -39,11 +39,11 @@ SHORT_THREADS = 8
 
 
 def share_arenas() -> None:
-    """Let all threads allocate from ARENAS arenas of glibc. Arenas that exist already stay, so call it before threads start.
+    """Let all threads allocate from ARENAS arenas of glibc. Call it before threads start, because existing arenas stay.
 
     By default a thread gets an arena of its own, up to 8 for each core. Each arena keeps its freed memory. So with many
-    threads, a server takes more memory, and it grows for longer. MALLOC_ARENA_MAX in the environment is left in force. Other C
-    libraries have no arenas.
+    threads, a server takes more memory, and its memory grows for longer. MALLOC_ARENA_MAX in the environment is left in
+    force. Other C libraries have no arenas.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
@@ -101,8 +101,8 @@ class _Method(NamedTuple):
 class EarlyRefusal(grpc.ServerInterceptor):
     """Ends a call immediately if the pool of its method is full. Health checks pass.
 
-    gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. A refusal must cost
-    little: with twice the calls that it can answer, a server refuses as many as it answers.
+    gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. A refusal
+    must cost little: with twice the calls that it can answer, a server refuses as many as it answers.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class EarlyRefusal(grpc.ServerInterceptor):
         others: CallPool,
         own: Mapping[str, CallPool],
     ) -> None:
-        """``own``: threads of their own for some methods, by name; ``others``: the server's threads for all others."""
+        """``own``: method -> its own threads. ``others``: the threads for all other methods."""
         self._admission, self._metrics = admission, metrics
         self._others, self._own = others, own
-        self._methods: dict[str, _Method] = {}  # that the server has, by name
+        self._methods: dict[str, _Method] = {}  # the server's methods, by name
         self._this_thread = CallingThread(1)
 
     def intercept_service(
@@ -168,8 +168,8 @@ def build_grpc_server(
 
     Args:
         name: full name of the service that ``register`` adds to the server.
-        admission: its limit also applies to the short calls that run or wait. A call of another method that finds no thread is
-            refused.
+        admission: its limit also applies to the short calls that run or wait. Calls of other methods are refused if no
+            thread is free.
         metrics: counts the calls that are refused before they reach the service.
         authenticator: finds the caller of every call except health checks.
         max_request_bytes, max_reply_bytes: limits of one message.
@@ -189,7 +189,7 @@ def build_grpc_server(
         ("grpc.max_send_message_length", max_reply_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.max_allowed_incoming_connections", most_connections()),
-        ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # halved: a ping may be early
+        ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # half: pings may be early
     )
     interceptors: list[grpc.ServerInterceptor] = [
         EarlyRefusal(admission, metrics, pool, own),

@@ -84,7 +84,8 @@ def build_app(
 
 
 def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> Exception:
-    """``error``. If it says that this path is not served, the paths of ``routes`` are added, without files of web pages."""
+    """``error``. If the path is not served, the message also lists the paths of ``routes``, without files of web
+    pages."""
     if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
         return error
     methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}
@@ -111,7 +112,7 @@ def _pages(request_metrics: RequestMetrics, ready: Readiness) -> list[Route]:
 
     async def metrics(request: Request) -> Response:
         with request_metrics.count_refusals("http", "metrics"):
-            caller().require(EVERY_TENANT, Role.READ)  # they count the calls of all tenants
+            caller().require(EVERY_TENANT, Role.READ)  # metrics count the calls of all tenants
         text = await asyncio.to_thread(request_metrics.exposition)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -132,8 +133,8 @@ def starting_page(
     tls: TlsFiles | None = None,
     middleware: Sequence[Middleware] = (),
 ) -> Iterator[Endpoint | None]:
-    """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and the text ``work``: what is
-    being done.
+    """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and the text ``work``,
+    which names the work in progress.
 
     The 503 is text for health checks, and the server's ``error_body`` for calls. ``middleware`` runs before it. Yields the
     bound endpoint. Raises as ``Server.start``.

@@ -25,8 +25,7 @@ from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
-"""The message about a body of at most this many bytes shows its invalid value. An error holds its value, and that may be
-the whole body."""
+"""The largest body, in bytes, whose invalid value a message shows. The value may be the whole body."""
 _KEYS = 200
 """Characters of the names of a body's fields that a message shows."""
 _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
@@ -39,9 +38,9 @@ _TYPE = "Input should be a"
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 LARGE = 1 << 16
-"""Bytes of a body that takes a turn."""
+"""Bytes from which a body is large: large bodies take turns."""
 SHARE = 0.1
-"""The part of the time in which large bodies are parsed."""
+"""Largest share of the time in which large bodies are parsed."""
 T = TypeVar("T")
 ErrorBody = Callable[[HTTPStatus, Exception], Mapping[str, Any]]
 """(status, SuffolkError or HTTPException) -> the JSON of the answer."""
@@ -61,7 +60,7 @@ class InvalidField(InvalidArgument):
 
 
 def check_encoding(request: Request, is_stream: bool = False) -> str:
-    """The character set of the body. ``is_stream``: it is read in parts, and has to be UTF-8.
+    """The character set of the body. ``is_stream``: the body is read in parts, and must be UTF-8.
 
     Raises HTTPException 415 for a compressed body, or another character set.
     """
@@ -90,7 +89,7 @@ def check_query(request: Request, *keys: str) -> None:
 async def read_utf8(request: Request, limit: int) -> bytes:
     """Read the body as ``read_body``, in UTF-8.
 
-    Raises HTTPException as ``check_encoding``, InvalidField if it is not in its character set.
+    Raises HTTPException as ``check_encoding``, InvalidField if the body is not valid in its character set.
     """
     charset = check_encoding(request)
     data = await read_body(request, limit)
@@ -167,13 +166,14 @@ def parse_body(kind: type[Body], data: bytes, check_given: Callable[[Mapping[str
 
 
 def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
-    """Order of a union's errors: a list too long counts first, because its items matched; then the deepest and furthest match."""
+    """Sort key of a union's errors. A list that is too long comes first, because its items matched. Then come the
+    deepest and furthest matches."""
     return error["type"] == "too_long", len(error["loc"]), [part for part in error["loc"] if isinstance(part, int)]
 
 
 def _words(found: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong. For a union: all forms that the value may have."""
-    text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's words before a validator's
+    text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's prefix of a validator's message
     same = [
         each["msg"] for each in errors if (_reach(each), _path(each["loc"])) == (_reach(found), _path(found["loc"]))
     ]
@@ -197,9 +197,8 @@ _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
 
 
 class LargeBodies:
-    """Parses the bodies of one server in threads: large ones in a single one, and in at most a tenth of the time.
-
-    So waiting bodies occupy no thread that other calls need. A single caller waits for nothing.
+    """Parses the bodies of one server in threads. Large bodies share one thread, for at most a tenth of the time. So
+    waiting bodies occupy no thread that other calls need. A single caller does not wait.
     """
 
     def __init__(self, turns: DutyCycle | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What every HTTP request passes before its route: it gets an id, its host is checked, and its caller is found."""
+"""Middleware of every HTTP request: gives it an id, checks its host, and finds its caller."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from suffolk.serving.net.tracing import HEADER, begin_request, server_span
 OPEN_PATHS = ("/health", "/healthz", "/livez", "/ready", "/readyz")
 """Paths of every server that need no identity."""
 _AUTHORITY = re.compile(r"https?://[^/]*", re.IGNORECASE)
-"""Before the path, if a request names its target as a whole URL (RFC 9112, 3.2.2), as for a proxy."""
+"""The part before the path, if the target of a request is a whole URL (RFC 9112, 3.2.2), as for a proxy."""
 _SLASHES = re.compile("//+")
-"""As of clients that join a base URL with a slash at its end and a path."""
+"""Several slashes, sent by clients that join a path to a base URL with a slash at its end."""
 SUBJECTS = "suffolk.subjects"
 """Key of the scope with the names in the client's certificate, which ``LimitedProtocol`` sets."""
 
 
 class PlainPaths:
-    """Reads a path with slashes at its end, or several together, as the one without, and the path of a whole URL.
-
-    A redirect would lose the prefix that a proxy has removed.
+    """Removes slashes at the end of a path, repeated slashes, and the part of a whole URL before the path. A redirect
+    instead would lose the prefix that a proxy has removed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -77,7 +76,7 @@ class HostMiddleware:
         metrics: RequestMetrics | None = None,
         method_of: Callable[[Scope], str] = lambda scope: "other",
     ) -> None:
-        """``metrics`` counts refusals, None for no count; ``method_of``: name of a request in the metrics."""
+        """``metrics``: counts refusals; None: they are not counted. ``method_of``: name of a request in the metrics."""
         self._app, self._rules, self._error_body = app, rules, error_body
         self._metrics, self._method_of = metrics, method_of
 

@@ -23,7 +23,8 @@ from suffolk.serving.net.http_middleware import SUBJECTS
 from suffolk.serving.net.tls import ServerTls
 
 READ_RATE = 16 << 20
-"""Bytes a second that a server reads, over all connections. A megabyte takes the event loop some 3 ms, even if it is discarded."""
+"""Bytes a second that a server reads, over all connections. The event loop needs some 3 ms for a megabyte, even for a
+discarded one."""
 READ_BURST = 4 << 20
 """Bytes that may be read in one burst after a pause."""
 SPARE_CONNECTIONS = 64
@@ -32,16 +33,17 @@ READ_SECONDS = 5.0
 """Seconds for one read of a request."""
 IDLE_SECONDS = 95.0
 """Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds.
-They have to close first: a request may be under way while the server closes."""
+The other side must close first: otherwise a request may be under way while the server closes."""
 _SMALL = 1 << 16
-"""Bytes that are passed on before their connection waits for the pace."""
+"""Bytes that a connection may pass on before it waits for the pace."""
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
 class PacedFlow(FlowControl):
-    """Pauses reading for the application, as in uvicorn, and for the server's pace. Reading goes on if both allow it."""
+    """Pauses reading for the application, as in uvicorn, and for the server's pace. Reading resumes when both allow
+    it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -152,21 +154,21 @@ class HttpServer:
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:
-    """A socket that listens; on ``::`` for IPv4 too, as gRPC. Raises OSError."""
+    """A listening socket. On ``::`` it also takes IPv4, as in gRPC. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = host == "::" and socket.has_dualstack_ipv6()
     return socket.create_server((host, port), family=family, backlog=backlog, dualstack_ipv6=both)
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection, within ``HttpLimits`` and ``pace``, the bytes that its server may read."""
+    """One connection, within ``HttpLimits``. ``pace``: the bytes that the server may read."""
 
     flow: PacedFlow
 
     def __init__(self, limits: HttpLimits, pace: TokenBucket, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._limits, self._pace = limits, pace
-        self._answered = time.monotonic()  # the last request, or the connection opened
+        self._answered = time.monotonic()  # when the last request was answered, or the connection opened
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
 
@@ -184,7 +186,7 @@ class LimitedProtocol(H11Protocol):
             self._watch_read()
 
     def is_idle(self) -> bool:
-        """Whether it waits: no request of it is being answered, or its next request is incomplete."""
+        """Whether the connection waits: none of its requests is being answered, or its next request is incomplete."""
         return self.cycle is None or self.cycle.response_complete
 
     def _close_waiting(self) -> bool:
@@ -239,7 +241,7 @@ class LimitedProtocol(H11Protocol):
             self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)
 
     def _end_read(self) -> None:
-        if self.flow.is_paused:  # the server has not yet used what came before
+        if self.flow.is_paused:  # the server has not yet used earlier data
             self._watch_read()
         else:
             self.transport.abort()

@@ -1,4 +1,4 @@
-"""Types of fields in JSON bodies that clients in other languages and tools write in several ways."""
+"""Types of fields in JSON bodies, for values that clients write in several ways."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ Int = Annotated[int, BeforeValidator(whole)]
 
 
 class _OrNull:
-    """Annotation of a field of a ``NullsBody`` that may be null. Its value never is: null becomes the default."""
+    """Annotation of a field of a ``NullsBody`` that accepts null. Null becomes the default, so the value is never
+    null."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
         return {
             "type": "nullable",
             "schema": handler(source),
-        }  # unlike a validator in Python, it does not read long lists twice
+        }  # unlike a Python validator, this does not read long lists twice
 
 
 OR_NULL = _OrNull()

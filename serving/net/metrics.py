@@ -104,7 +104,7 @@ class RequestMetrics:
             LOG.exception("%s over %s failed", method, transport)
             outcome.code = "INTERNAL"
             text = (
-                f"{method}: fault in the server ({type(error).__name__}); its log says more"  # its text may hold paths
+                f"{method}: fault in the server ({type(error).__name__}); its log says more"  # the text may hold paths
             )
             raise Internal(text) from error
         finally:

@@ -1,4 +1,4 @@
-"""Quotas of tenants, and the use of a server by each tenant, held within its quota."""
+"""Quotas of tenants. Counts each tenant's use of a server, and keeps the use within the quota."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class QuotaExceeded(ResourceExhausted):
 class Usage:
     """Counts the calls and queries of one tenant, and refuses calls beyond its quota. Thread-safe.
 
-    Rates are token buckets that hold one second's worth, and at least one call. A batch with more queries than a bucket can
-    hold passes if the bucket is full, and leaves a debt. So a tenant stays within its rate in the long run.
+    Rates are token buckets that hold one second's worth, and at least one call. A batch with more queries than a bucket
+    can hold passes if the bucket is full. It leaves a debt, so the tenant stays within its rate in the long run.
 
     Attributes:
         tenant: its name.
@@ -100,7 +100,8 @@ class Usage:
 
     @contextmanager
     def reserve_tokens(self, added: int, stored: Callable[[], int]) -> Iterator[None]:
-        """Reserve room for ``added`` tokens, which the ``with`` block stores. Blocks that run at once all have room.
+        """Reserve room for ``added`` tokens, which the ``with`` block stores. Concurrent blocks each reserve their own
+        room.
 
         Args:
             added: the growth of ``stored``. For 0 or less there is always room.

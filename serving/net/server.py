@@ -160,11 +160,13 @@ class Server(ABC):
         self._shutdown.set()
 
     def set_grace(self, seconds: float) -> None:
-        """Change the time that running calls get when the server stops. Raises InvalidArgument: it is not allowed."""
+        """Change the time that running calls get when the server stops. Raises InvalidArgument: ``seconds`` is out of
+        range."""
         self.config = replace(self.config, grace=seconds)
 
     def set_drain(self, seconds: float) -> None:
-        """Change the time for which a stopping server answers new calls. Raises InvalidArgument: it is not allowed."""
+        """Change the time for which a stopping server answers new calls. Raises InvalidArgument: ``seconds`` is out of
+        range."""
         self.config = replace(self.config, drain=seconds)
 
     def request_reload(self) -> None:
@@ -172,8 +174,8 @@ class Server(ABC):
         self._reload_requests.put(None)
 
     def reload(self) -> None:
-        """Read everything in ``reloads`` again. If a file cannot be read, that is logged, and its old content stays in
-        force."""
+        """Call all functions in ``reloads``. If a file cannot be read, the error is logged, and the old content stays
+        in force."""
         for name, read in self.reloads.items():
             try:
                 read()
@@ -203,7 +205,7 @@ class Server(ABC):
         """
         self.request_stop()
         self.stopping.set()
-        self.request_reload()  # wakes the thread that reloads, which ends
+        self.request_reload()  # wakes the reloading thread, which then ends
         with self._stop_lock:
             if self.ready.is_set():
                 self.mark_unready("stopping")
@@ -274,7 +276,7 @@ def run_until_signal(server: Server) -> None:
 
 
 def ignore_sighup() -> None:
-    """Ignore SIGHUP, which by default ends a process. For a server that still loads a model or a datastore."""
+    """Ignore SIGHUP, which by default ends a process. For the time in which a server loads a model or a datastore."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 

@@ -29,7 +29,7 @@ class TlsFiles:
 class ServerTls:
     """The certificates of a server, for gRPC and HTTP. Thread-safe.
 
-    ``reload`` reads the files again. Connections that exist keep the certificates with which they began.
+    ``reload`` reads the files again. Existing connections keep their certificates.
     """
 
     def __init__(self, files: TlsFiles) -> None:
@@ -52,7 +52,7 @@ class ServerTls:
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Credentials of one gRPC endpoint. Each endpoint needs its own."""
-        latest: Any = self._latest()  # its stub forgets that None means no change
+        latest: Any = self._latest()  # the type stub omits None, which means no change
         return grpc.dynamic_ssl_server_credentials(self._grpc, latest, bool(self.files.ca))
 
     def http_context(self) -> ssl.SSLContext:

@@ -34,7 +34,8 @@ def request_id() -> str:
 
 
 def begin_request(sent: str | None) -> str:
-    """Set the id of this request, and return it: ``sent``, or a new one if that is missing or malformed."""
+    """Set the id of this request, and return it. The id is ``sent``, or a new one if ``sent`` is missing or
+    malformed."""
     name = sent if sent and _VALID.fullmatch(sent) else secrets.token_hex(8)
     _REQUEST_ID.set(name)
     return name

@@ -1,11 +1,12 @@
-"""What a server of datastores runs.
+"""Serves datastores: calls, live stores, their copies, and object storage.
 
-``draft_service`` answers look-ups, drafts, appends and deletions, over gRPC and HTTP. ``live_store`` is a datastore that is
-appended to: log, memory index, published files. ``replication`` keeps copies of one on several servers. ``storage`` keeps
-generations of a datastore in object storage.
+``draft_service`` answers look-ups, drafts, appends and deletions, over gRPC and HTTP. ``live_store`` is a datastore
+with appends: a log, an index in memory, and published files. ``replication`` keeps copies of a live store on several
+servers. ``storage`` keeps generations of a datastore in object storage.
 
-Threads: each call has one of its server's. A live store has one lock for changes, and queries take none; its keeper evicts,
-publishes and rewrites the log in the background. A replica has a thread that decides, and one that follows its leader.
+Threads: each call runs in a thread of its server. A live store has one lock for changes. Queries take no lock. A
+background thread evicts, publishes and rewrites the log. A replica has two threads: one decides, the other follows the
+leader.
 
 Begin with ``draft_service/service.py`` for a call, ``live_store/writer.py`` for an append, ``replication/member.py`` for who leads.
 """

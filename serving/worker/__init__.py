@@ -3,8 +3,8 @@
 ``service.py`` admits a request, hands it to the engine of ``serving/decoding`` and streams its text. ``openai`` turns OpenAI's
 requests into the worker's, and texts into OpenAI's answers: chats, tools, responses, log-probabilities.
 
-Threads: the engine has one; each call waits in one of its server's. A caller that is slow or gone ends its own
-request alone.
+Threads: the engine has one thread. Each call waits in a thread of its server. A slow or absent caller ends only its own
+request.
 
 Begin with ``service.py`` and ``openai/app.py``.
 """

@@ -146,7 +146,7 @@ class FanoutMetrics(Collector):
     """Calls, errors, hedges, ejections and state of each server. Thread-safe."""
 
     def __init__(self, datastores: Iterable[Retriever]) -> None:
-        """``datastores``: datastores with one server, or with none, are left out."""
+        """``datastores``: only datastores with several servers are reported."""
         self._datastores = [store for store in datastores if isinstance(store, FanoutDatastore)]
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:

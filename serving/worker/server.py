@@ -1,4 +1,4 @@
-"""The worker's server: generation over gRPC, OpenAI's API with metrics and health over HTTP, on one engine."""
+"""The worker's server: one engine behind gRPC for generation, and HTTP for OpenAI's API, metrics and health."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _prompt(
 
 
 def _messages(chat: decode_pb2.Chat) -> list[tuple[str, str]]:
-    limits.check_messages("chat.messages", len(chat.messages))  # before they are read
+    limits.check_messages("chat.messages", len(chat.messages))  # checked before the messages are read
     require_known(chat, "chat")
     for index, message in enumerate(chat.messages):
         require_known(message, f"chat.messages[{index}]")

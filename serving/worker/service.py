@@ -101,7 +101,7 @@ class DecodeService:
         self._warned = False
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
-            with suppress(Unsupported):  # without it, requests with a grammar are refused
+            with suppress(Unsupported):  # without the grammar library, requests with a grammar are refused
                 GrammarCompiler.of(
                     engine.target
                 ).load()  # blocks all threads for a second, so load before requests come

@@ -41,14 +41,15 @@ T = TypeVar("T")
 REPEAT_SECONDS = 10.0
 """How long a change of unknown outcome is repeated."""
 REFUSED_SECONDS = 3.0
-"""How long a change that is refused is repeated. Within this time another copy leads, if any can."""
+"""How long a refused change is repeated. If another copy can lead, it does so within this time."""
 TRY_SECONDS = 1.0
-"""Deadline of the first try of a change. A try after a late try has twice as much, because large changes may need it."""
+"""Deadline of the first try of a change. After each late try, the deadline doubles, because a large change may need
+it."""
 FIND_SECONDS = 0.5
 """Deadline of asking the copies which one leads."""
 PAUSE_SECONDS = 0.1
 _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_seconds")
-"""Numbers of ``LiveStats`` that do not add up: each shard counts on its own."""
+"""Numbers of ``LiveStats`` whose maximum is taken, because each shard counts on its own."""
 
 
 def connect_to_append(name: str, deadline: float | None = None) -> AppendableFanout:
@@ -57,7 +58,7 @@ def connect_to_append(name: str, deadline: float | None = None) -> AppendableFan
 
 
 class Leader(NamedTuple):
-    """The copy that led last, and its epoch. ``remote`` is None before the first call, and after one that failed."""
+    """The copy that led last, and its epoch. ``remote`` is None before the first call, and after a failed call."""
 
     epoch: int = 0
     remote: RemoteDatastore | None = None
@@ -66,10 +67,11 @@ class Leader(NamedTuple):
 class AppendableFanout(FanoutDatastore, Appendable):
     """A ``FanoutDatastore`` that appends and deletes at the copy that leads. Thread-safe.
 
-    A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any shard; all of
-    one append lie in the same shard. Arguments, results and errors are as in ``LiveStore``. A change that a server refused is
-    made at the leader. A change that no copy takes, or of unknown outcome, is repeated for some seconds, because
-    another copy may lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
+    A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any
+    shard. All documents of one append lie in the same shard. Arguments, results and errors are as in ``LiveStore``. A
+    change that another copy refused is sent to the leader. If no copy takes a change, or its outcome is unknown, it is
+    repeated for some seconds, because another copy may lead soon. Keys make sure that an append takes effect once. A
+    repeated deletion counts only the documents that were left.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
@@ -109,7 +111,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
         return DocumentState(documents, tokens, max(each.sequence for each in found))
 
     def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
-        """See ``LiveStore.delete``. Ids and conditions are looked for in each shard, one after the other."""
+        """See ``LiveStore.delete``. Ids and conditions are searched in each shard, one shard after the other."""
 
         def delete(shard: int) -> LiveDeletion:
             gone = LiveDeletion(0, 0, 0, ())
@@ -146,7 +148,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
     def _any_shard(self, documents: Sequence[Document]) -> int:
         """A shard for documents without a group. The first document decides which."""
         if not documents:
-            return 0  # its leader refuses them
+            return 0  # the leader of shard 0 refuses the documents
         first = documents[0]
         return self._shard_of(f"\0{first.source or ' '.join(map(str, first.tokens))}")
 
@@ -172,12 +174,12 @@ class AppendableFanout(FanoutDatastore, Appendable):
                 unknown = unknown if error.change == "none" else error
                 if time.monotonic() > begun + (REFUSED_SECONDS if unknown is None else REPEAT_SECONDS):
                     raise unknown or error from None
-                if isinstance(error, DeadlineExceeded):  # a refusal says nothing about the time that is needed
+                if isinstance(error, DeadlineExceeded):  # only a late try shows that more time is needed
                     seconds = min(2 * seconds, REPEAT_SECONDS)
             time.sleep(PAUSE_SECONDS)
 
     def _ask_leader(self, number: int, ask: Callable[[RemoteDatastore], T]) -> T:
-        """The answer of the leader of a shard. If the server that led refuses, look for the leader once more."""
+        """The answer of the leader of a shard. If the last known leader refuses, the leader is looked for once more."""
         shard = self.servers.shards[number]
         key = shard.replicas[0].address.url
         epoch, remote = self._leaders.get(key, Leader())
@@ -195,7 +197,7 @@ class AppendableFanout(FanoutDatastore, Appendable):
 
 
 def _total(name: str, values: Sequence[Any]) -> Any:
-    """A field of ``LiveStats`` of several shards. Numbers are joined; the first text counts."""
+    """A field of ``LiveStats`` of several shards. Numbers are combined. Of texts, the first is taken."""
     known = [each for each in values if each is not None]
     if name == "oldest_time":
         return min(filter(None, known), default=0)  # 0: there is no document

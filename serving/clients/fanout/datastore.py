@@ -55,8 +55,8 @@ def open_servers(name: str, deadline: float | None) -> tuple[Servers, float]:
 class FanoutDatastore(Retriever):
     """A ``Retriever`` over several draft services. Thread-safe. ``connect_several`` makes it.
 
-    Each call goes to one replica. A failed call goes to another replica; a late call goes to a second replica too. If no
-    replica answers in time, errors are as in ``RemoteDatastore``.
+    Each call goes to one replica. A failed call is sent to another replica. A late call is sent to a second replica as
+    well. If no replica answers in time, errors are as in ``RemoteDatastore``.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
@@ -145,7 +145,7 @@ class FanoutDatastore(Retriever):
         return {**info, "url": self.url, "servers": servers}
 
     def select(self, names: Collection[str]) -> FanoutDatastore:
-        """See ``Retriever.select``. The found datastore shares these connections."""
+        """See ``Retriever.select``. The returned datastore shares these connections."""
         found = copy(self)
         found._selected = self._ask_any(lambda remote: self._select(remote).select(names).names)
         return found
@@ -166,7 +166,8 @@ class FanoutDatastore(Retriever):
         return ShardCall(self._searched(query), self._select, deadline)
 
     def _searched(self, query: ContextQuery) -> Sequence[ReplicaSet]:
-        """The shards that hold what ``query`` searches. Raises Unsupported: it may be in the shard of a group and in others."""
+        """The shards that hold the text that ``query`` searches. Raises Unsupported: the text may be in the shard of a
+        group and in other shards."""
         shards = self.servers.shards
         if len(shards) == 1 or query.scope == "store" or not any(query.has_group):
             return shards
@@ -178,7 +179,7 @@ class FanoutDatastore(Retriever):
         )
 
     def _counted(self, call: ShardCall, answer: list[T]) -> list[T]:
-        """``answer``, counted if it is partial."""
+        """Return ``answer``, and count it if it is partial."""
         if call.lost:
             self.servers.count_partial("shard")
         elif call.unproven:

@@ -20,7 +20,8 @@ from suffolk.serving.clients.fanout.replica_set import HEDGE_SHARE, ReplicaSet
 class HedgedCall:
     """One call to a replica set. Not thread-safe.
 
-    A failed call goes to the next replica immediately. A late one goes to a second replica too, within the set's budget of hedges.
+    A failed call is sent to the next replica immediately. A late call is hedged: a second replica gets it too, within
+    the set's budget.
 
     Attributes:
         winner: the replica that answered first; None while there is no answer.
@@ -61,7 +62,7 @@ class HedgedCall:
 
     @property
     def next_time(self) -> float:
-        """When the next step is due without an answer: the time of the hedge, or the end."""
+        """When the next step is due if no answer comes: the time of the hedge, or the end."""
         return min(self._hedge_time, self._end)
 
     def advance(self) -> None:

@@ -26,11 +26,11 @@ Send = Callable[[RemoteDatastore, float], Future[Any]]
 
 @dataclass
 class ReplicaCounts:
-    """Counters of one server, since it is known.
+    """Counters of one server, since the server is known.
 
     Attributes:
         calls: drafts and lookups sent, hedges included.
-        errors: calls that failed, and calls that another server answered first although they were sent earlier.
+        errors: calls that failed, and calls whose hedge, sent later to another server, was answered first.
         hedges: second calls sent to it.
     """
 
@@ -62,9 +62,10 @@ class ReplicaClient:
 
     Attributes:
         problem: why its last probe failed; empty: it succeeded.
-        mismatched: whether it served another vocabulary or tokenizer at its last probe with an answer. Nothing is asked of it.
+        mismatched: whether its last answered probe showed another vocabulary or tokenizer. Such a server gets no calls.
         generation: the generation that it served at its last probe.
-        in_sync: whether it had all acknowledged changes then. If not, it is asked only if all others are down.
+        in_sync: whether the server had all acknowledged changes at its last probe. If not, it is asked only if all
+            others are down.
     """
 
     address: ReplicaAddress
@@ -134,7 +135,7 @@ class ReplicaClient:
         self.mismatched |= mismatched
 
     def _end(self, done: Future[Any], seconds: float) -> None:
-        """Learn from a call that ended. The client has already recorded it in the breaker."""
+        """Learn from a call that ended. The client has already told the breaker."""
         with self._lock:
             self._in_flight -= 1
         if done.cancelled():

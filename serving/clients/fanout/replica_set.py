@@ -1,4 +1,4 @@
-"""The replicas of one shard: which one gets a call, and when another one is asked too."""
+"""The replicas of one shard. Chooses which replica gets a call, and when a second one is asked too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReplicaSet:
     """
 
     def __init__(self, replicas: Sequence[ReplicaClient], zone: str) -> None:
-        """``zone``: the caller's; its replicas are preferred while one of them is up."""
+        """``zone``: the caller's zone. Its replicas are preferred while one of them is up."""
         self.replicas = tuple(replicas)
         self.budget = TokenBucket(0, HEDGE_BURST)
         self.latencies = LatencyWindow()

@@ -24,7 +24,7 @@ PROBE_DEADLINE = 1.0
 _PROBES = 32
 """Probes at a time."""
 _FULL_ROUND = 10
-"""Rounds of upkeep after which servers that are up are probed too: another datastore may be served there."""
+"""Rounds of upkeep after which servers that are up are probed too, because they may serve another datastore now."""
 LOG = logging.getLogger("suffolk.fanout")
 
 
@@ -55,7 +55,7 @@ class Servers:
         self.partial = {"shard": 0, "unproven": 0}
         self._tokenizer: str | None = None
         self._known_by = ""  # the server that set vocabulary and tokenizer
-        self._retired: list[tuple[float, ReplicaClient]] = []  # when to close them: their last calls may still run
+        self._retired: list[tuple[float, ReplicaClient]] = []  # each with the time to close it, after its last calls
         self._seen = _identity(address.file)
         self._lock, self._count_lock = threading.Lock(), threading.Lock()
         self.shards: tuple[ReplicaSet, ...] = ()
@@ -131,7 +131,7 @@ class Servers:
     def _probe(self, replicas: Sequence[ReplicaClient], deadline: float = PROBE_DEADLINE) -> list[SuffolkError]:
         """Probe servers at the same time. Returns the errors of the servers that did not pass.
 
-        A server that is up and gives no answer stays up: its calls decide.
+        A server that is up stays up if it does not answer a probe. Only failed calls eject it.
         """
         if not replicas:
             return []
@@ -190,7 +190,7 @@ def _refuse(replica: ReplicaClient, error: SuffolkError, mismatched: bool) -> Su
 
 
 def _identity(file: Path | None) -> tuple[int, ...] | None:
-    """Differs after each replacement of the file; None if there is none."""
+    """A value that differs after each replacement of the file; None without a file."""
     try:
         status = None if file is None else os.stat(file)
     except OSError:

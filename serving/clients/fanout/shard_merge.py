@@ -2,8 +2,8 @@
 
 A node may be frequent in the sum of the shards, but missing in the top nodes of a shard. So missing counts are bounded, and a
 shard is asked for a count only if the bounds leave the result open. This is the three-phase uniform threshold algorithm (Cao and
-Wang 2004), a threshold algorithm (Fagin et al. 2003) with a fixed number of rounds. A continuation's count never exceeds its
-beginning's count, so each answer is a tree.
+Wang 2004), a threshold algorithm (Fagin et al. 2003) with a fixed number of rounds. A path's count never exceeds the
+count of its beginning, so each answer is a tree.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class ShardMerge:
         self._sums: list[int] = []  # the known occurrences of each node
         self._places: dict[tuple[int, int], int] = {}  # (parent, token) -> node
         self._counts: dict[int, dict[int, int]] = {shard: {} for shard in trees}  # shard -> node -> count
-        self._floors: dict[int, int] = {}  # shard -> upper bound of the counts that it has not sent
+        self._floors: dict[int, int] = {}  # shard -> upper bound of the counts that the shard has not sent
         for shard, tree in trees.items():
             self.add(shard, tree, max_nodes, 1)
 
     def add(self, shard: int, tree: DraftTree, max_nodes: int, least: int) -> bool:
-        """Add a shard's nodes of at least ``least`` occurrences. It sent up to ``max_nodes`` of them.
+        """Add a shard's nodes of at least ``least`` occurrences. The shard sent up to ``max_nodes`` of these.
 
         Returns whether these are all.
         """
@@ -62,8 +62,8 @@ class ShardMerge:
     def threshold(self) -> tuple[int, list[int]]:
         """The count from which shards must list all nodes, and the shards that have not done so.
 
-        ``max_nodes`` nodes have the sum S or more. A node that no shard has sent can reach S only if some shard has S / shards
-        of it.
+        ``max_nodes`` nodes have the sum S or more. A node that no shard has sent reaches S only if it occurs S / shards
+        times in some shard.
         """
         open_shards = [shard for shard, floor in self._floors.items() if floor > 0]
         if not open_shards or not self._max_nodes:
@@ -85,7 +85,7 @@ class ShardMerge:
         return found
 
     def result(self, partial: bool) -> DraftTree:
-        """The ``max_nodes`` best nodes in the order of drafts. Counts that are still open count as 0."""
+        """The ``max_nodes`` best nodes in the order of drafts. Unknown counts are taken as 0."""
         cut = max(1, self._cut())
         kept: dict[int, _Place] = {}
         root: _Place = (-self.match_count, 0, ())

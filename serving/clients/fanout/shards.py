@@ -1,4 +1,4 @@
-"""Answers of several shards as one answer: matches in one round, drafts in up to three."""
+"""Combines answers of several shards into one: matches in one round, drafts in up to three."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from suffolk.serving.clients.fanout.shard_merge import ShardMerge
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 
 Select = Callable[[RemoteDatastore], RemoteDatastore]
-"""From a connection to the same connection, limited to the datastores that a query searches."""
+"""Limits a connection to the datastores that a query searches."""
 
 
 class ShardCall:
@@ -40,7 +40,8 @@ class ShardCall:
         self._chosen: dict[int, ReplicaClient] = {}  # the replicas that answered first; later rounds ask them too
 
     def matches(self, query: ContextQuery) -> list[Match]:
-        """The longest match of all shards for each context: counts add up. Raises the first error if no shard answers."""
+        """The longest match of all shards for each context. Counts are summed over shards. Raises the first error if no
+        shard answers."""
         found = self._first_round(lambda remote, seconds: self._select(remote).start_matches(query, seconds))
         return [self._match(each) for each in zip(*found.values(), strict=True)]
 
@@ -78,7 +79,7 @@ class ShardCall:
         for shard, trees in self._round({shard: send(shard) for shard in wanted}).items():
             for (at, least), tree in zip(wanted[shard], trees, strict=True):
                 if tree.match_length != merges[at].match_length:
-                    continue  # it serves another generation now
+                    continue  # the shard serves another generation now
                 if merges[at].add(shard, tree, _share(len(trees)), least):
                     unlisted.remove((shard, at))
         return {at for _, at in unlisted}
@@ -164,7 +165,8 @@ class ShardCall:
 
 
 def _longest(trees: Mapping[int, DraftTree]) -> dict[int, DraftTree]:
-    """The trees of the shards with the longest match: the others do not have that text. Without a match, one tree."""
+    """The trees of the shards with the longest match. Other shards do not hold the matched text. Without a match, one
+    tree."""
     length = max(tree.match_length for tree in trees.values())
     longest = {shard: tree for shard, tree in trees.items() if tree.match_length == length}
     return longest if length else dict(list(longest.items())[:1])

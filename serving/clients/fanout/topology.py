@@ -1,4 +1,4 @@
-"""Where the servers of a datastore are: shards, and the replicas of each. In a file, it can change while it is used."""
+"""The topology of a datastore: its shards, and the servers of each. A topology file may change while it is used."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def parse_address(name: str) -> Address:
 def shard_of(tenant: str, group: str, shards: int) -> int:
     """The shard of ``group``, 0 to ``shards - 1``, by rendezvous hashing (Thaler and Ravishankar 1998).
 
-    With one shard more, one group in ``shards + 1`` gets another shard: the new one.
+    If a shard is added, one group in ``shards + 1`` moves to the new shard. All others stay.
     """
     return max(range(shards), key=lambda shard: _weight(f"{tenant}\0{group}\0{shard}"))
 

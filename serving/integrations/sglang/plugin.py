@@ -72,7 +72,7 @@ class DatastoreCorpus:
         return tokens.astype(np.int64).ravel(), masks.astype(np.int64).ravel()
 
     def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None:
-        """Pass the last tokens of running requests to ``on_insert``. The core has already seen them."""
+        """Pass the last tokens of running requests to ``on_insert``. The core already knows these tokens."""
         if self._on_insert is not None:
             self._on_insert(batch_tokens)
 

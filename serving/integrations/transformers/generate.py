@@ -104,10 +104,10 @@ def _decode(
 ) -> GenerateDecoderOnlyOutput | torch.Tensor:
     """Decode ``requests``, the rows of ``ids``. Returns the result of ``generate``.
 
-    Rows advance at different speeds. A column is added when all running rows have its token. So scores, stopping criteria and
-    streamer get the same columns as in ``generate``.
+    Rows advance at different speeds. A column is added when all running rows have its token. So scores, stopping
+    criteria and streamer get their columns as in ``generate``.
     """
-    pads = bool(_eos_criteria(criteria))  # otherwise rows that have finished go on until all have, as in ``generate``
+    pads = bool(_eos_criteria(criteria))  # else finished rows go on until all have finished, as in ``generate``
     rows: dict[int, _Row] = {request.number: ([], []) for request in requests}
     finished = [False] * len(requests)
     scores: tuple[torch.Tensor, ...] = ()
@@ -179,7 +179,7 @@ def _paddings(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> l
 
 
 def _settings(config: GenerationConfig, width: int, processors: Any) -> SamplingSettings:
-    """Warpers are among the processors."""
+    """Settings without warpers, which are among ``processors``."""
     room = config.max_length - width
     if not config.do_sample:
         return SamplingSettings(room, processors=processors)

@@ -1,4 +1,4 @@
-"""What Suffolk changes in vLLM 0.32 and 0.33, and in which versions."""
+"""Patches of vLLM 0.32 and 0.33, and the versions that they were tested with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The ``vllm.general_plugins`` entry. Fixes two bugs of vLLM 0.32 and 0.33 in sampling, and adds drafts to neural ones."""
+"""The ``vllm.general_plugins`` entry. Fixes two bugs of vLLM 0.32 and 0.33 in sampling, and adds retrieved drafts to
+neural drafts."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class NeuralProposer(Proposer):
     _host_drafts: ClassVar[bool] = True
 
     def __init__(self, runner: Any, config: Any) -> None:
-        """Raises as ``Proposer``, and Unsupported for settings of vLLM that hide its drafts from the host."""
+        """Raises as ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
+        drafter."""
         from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
         if not isinstance(runner, GPUModelRunner):
@@ -39,7 +41,7 @@ class NeuralProposer(Proposer):
             scheduled.num_spec_tokens_to_schedule = min(self._allowed, self._neural_tokens)
 
     def take(self, take_own: Callable[[], Any]) -> Any:
-        """The drafts of a step (vLLM's ``DraftTokenIds``). ``take_own``: returns those of vLLM's drafter."""
+        """The drafts of a step (vLLM's ``DraftTokenIds``). ``take_own``: returns the drafts of vLLM's drafter."""
         own = take_own()
         if own is None or not own.req_ids:
             return own
@@ -50,7 +52,8 @@ class NeuralProposer(Proposer):
 
 
 def attach(runner: Any, config: Any) -> None:
-    """Let ``runner`` return drafts of a ``NeuralProposer``, unless its drafter is Suffolk's or it has none. Raises as that."""
+    """Let ``runner`` return drafts of a ``NeuralProposer``, unless it has no drafter or Suffolk's. Raises as
+    ``NeuralProposer``."""
     drafter = getattr(runner, "drafter", None)
     if drafter is None or config.speculative_config.method == "custom_class":
         return
@@ -65,9 +68,9 @@ log = logging.getLogger(__name__)
 def register() -> None:
     """Prepare vLLM, which calls ``register`` in every process.
 
-    Workers get retrieved drafts beside those of a neural drafter, if they are configured (``neural.py``). On CPUs, a kernel that
-    leaves temperatures of drafted rows uninitialised is replaced. Without the replacement, sampled output on CPUs is garbage with
-    any drafter. Greedy output is correct.
+    If configured, workers get retrieved drafts beside the drafts of a neural drafter (``neural.py``). On CPUs, a kernel
+    that leaves temperatures of drafted rows uninitialised is replaced. Without the replacement, sampled output on CPUs
+    is garbage with any drafter. Greedy output is correct.
     """
     if is_tested():
         from vllm.v1.worker.worker_base import WorkerWrapperBase

@@ -94,7 +94,8 @@ class Proposer:
         texts: npt.NDArray[np.int32],
         own: Sequence[list[int]],
     ) -> list[list[int]]:
-        """One chain per row. Rows that are not ``decoding`` keep vLLM's own chain, as do all rows on ranks that do not draft.
+        """One chain per row. Rows that are not ``decoding`` keep vLLM's own chain. On ranks that do not draft, all rows
+        keep it.
 
         ``sizes``, ``texts``: as in ``propose``. ``own``: vLLM's own chain of each row.
         """

@@ -22,12 +22,12 @@ _WIDTH = 64
 
 
 class Speculator:
-    """Drafts for the next pass from trees that were prepared while the passes before it ran. Never waits for a search.
+    """Drafts for the next pass from trees that were prepared during earlier passes. Never waits for a search.
 
-    A thread reads the tokens that are known, and writes the tree of their likely continuations into a table. In each step the
-    device follows this tree along the tokens of the last passes, and drafts the best path below. If the tree has no such path,
-    as after a late search, the draft repeats the last token, because vLLM verifies the same number of drafted tokens in every
-    row.
+    A thread reads the known tokens, and writes the tree of their likely continuations into a table. In each step the
+    device follows this tree along the tokens of the last passes, and drafts the best path below. If the tree has no
+    such path, for example after a late search, the draft repeats the last token. vLLM verifies the same number of
+    drafted tokens in every row.
 
     The table is read while the thread may write it. A half-written row gives a bad draft; verification rejects it.
     """
@@ -142,7 +142,8 @@ def follow(
     last: torch.Tensor,
     most: int,
 ) -> torch.Tensor:
-    """The best path of ``most`` tokens below the end of each text, filled up with its last token. Without synchronisation.
+    """The best path of ``most`` tokens below the end of each text. A shorter path is filled up with the text's last
+    token. Does not synchronise with the device.
 
     Args:
         lengths: int64[b], length of the text that the root of each tree ends.

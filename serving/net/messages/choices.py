@@ -17,7 +17,8 @@ from suffolk.serving.net.url import is_url, short_name
 
 @dataclass(frozen=True, slots=True)
 class DatastoreChoice:
-    """A datastore to search, how often each of its texts counts (``MergedDatastore``), and the contexts' groups in it."""
+    """A datastore to search, its weight (how often each text counts in ``MergedDatastore``), and the contexts' groups
+    in it."""
 
     name: str
     weight: int = 1
@@ -34,7 +35,8 @@ def parse_choices(text: str) -> tuple[DatastoreChoice, ...]:
 
 
 def check_choices(choices: Sequence[DatastoreChoice]) -> tuple[DatastoreChoice, ...]:
-    """``choices`` with short names. Raises InvalidArgument: they are too many, one is named twice, or a weight is out of range."""
+    """``choices`` with short names. Raises InvalidArgument: there are too many, a name is repeated, or a weight is out
+    of range."""
     names = [short_name(choice.name) for choice in choices]
     for name in names:
         check_name(name)

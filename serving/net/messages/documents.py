@@ -21,7 +21,8 @@ def pack_documents(documents: Sequence[Document], groups: Sequence[str], replace
     """A request without the name of the datastore. ``groups``: none, one for all, or one for each; "" is no group.
 
     Raises:
-        InvalidArgument: a document has tokens that are not integers, metadata that is not JSON, or all are too large together.
+        InvalidArgument: a document's tokens are not integers, its metadata is not JSON, or all documents together are
+            too large.
     """
     tokens = [to_tokens(each.tokens, f"documents[{index}]") for index, each in enumerate(documents)]
     request = draft_pb2.AppendRequest(

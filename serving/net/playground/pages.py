@@ -27,9 +27,10 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # a newer version of the server has newer files
+    "Cache-Control": "no-cache",  # browsers ask again, because a newer server has newer files
 }
-"""Headers of every page and file. Scripts and styles come only from files, so that text which became markup could not run."""
+"""Headers of every page and file. Scripts and styles come only from files. So text that becomes markup by mistake
+cannot run."""
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";\n', re.MULTILINE)
 _STYLES = ("style.css", "playground.css")
@@ -62,7 +63,7 @@ _PAGE = """<!doctype html>
 def page_routes(page: str) -> list[Route]:
     """Two kinds of routes: the page ``page``, such as "worker.html", at /, and each static file at /playground/NAME.
 
-    They are for ``open_routes`` of ``build_app``, because they hold no data.
+    They hold no data, so they may be ``open_routes`` of ``build_app``.
     """
     names = sorted(file.name for file in FOLDER.iterdir() if file.suffix in _TYPES and file.suffix != ".html")
     return [_route("/", page), *(_route(f"/playground/{name}", name) for name in names)]

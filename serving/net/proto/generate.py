@@ -18,7 +18,8 @@ OUTPUTS = tuple(f"{name}_{kind}" for name in NAMES for kind in ("pb2.py", "pb2.p
 
 
 _EXPERIMENTAL = re.compile(r"\n\n # This class is part of an EXPERIMENTAL API\.\n.*?(?=\n\n\nclass |\Z)", re.DOTALL)
-"""The class for calls without a stub, which the compiler adds for each service. It is not used, and has most of the lines."""
+"""The class for calls without a stub. The compiler adds one for each service. These unused classes are most of the
+output."""
 
 
 def generate(output: Path) -> None:

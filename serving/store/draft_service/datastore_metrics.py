@@ -50,7 +50,7 @@ REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicatedStore], float | None
         lambda store: None if store.feed.leads else store.member.lag_changes,
     ),
 }
-"""Name -> help text of a gauge, and the value for a copy, or None."""
+"""Name of a gauge -> its help text, and a function that returns a copy's value or None."""
 
 
 class DatastoreMetrics(Collector):
@@ -60,7 +60,7 @@ class DatastoreMetrics(Collector):
     """
 
     def __init__(self, datastores: Mapping[str, Retriever]) -> None:
-        """``datastores``: by their label. Those behind a draft service are left out, because their own server reports them."""
+        """``datastores``: by label. Datastores behind a draft service are left out: their own server reports them."""
         self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, AsyncRetriever)}
 
     def add(self, name: str, datastore: Retriever) -> None:
@@ -95,7 +95,7 @@ class DatastoreMetrics(Collector):
             for label, each in stats.items()
             if not isinstance(
                 self._datastores[label], ReplicatedStore
-            )  # it publishes nothing, and its numbers have gaps
+            )  # a copy publishes nothing, and its sequences have gaps
         }
         yield _gauge(
             "suffolk_live_unpublished_documents", "Documents and removals since the last published one", waiting

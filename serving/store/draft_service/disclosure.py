@@ -22,15 +22,14 @@ from suffolk.datastore.tree_paths import tree_paths
 
 T = TypeVar("T")
 _PART = 32
-"""Texts whose documents are counted between two checks of the deadline."""
+"""Number of texts that are counted between two checks of the deadline."""
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
-"""Tells of each text whether it is frequent. A text belongs to the entry at the same place. If a part of a text is
-rare, the text is rare."""
+"""(entries, texts) -> whether each text is frequent. Text i belongs to entry i. A text with a rare part is rare."""
 LOG = logging.getLogger("suffolk.server")
 
 
 class StoreView(Retriever):
-    """What is visible of ``store``, whose name and facts it has. Closing it leaves the store open."""
+    """The visible part of ``store``, with the store's name and facts. Closing the view leaves the store open."""
 
     def __init__(self, store: Retriever) -> None:
         self._store = store
@@ -60,9 +59,10 @@ class StoreView(Retriever):
 class MinCount(StoreView):
     """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
 
-    A match is the longest suffix in ``least`` documents, and each node of a tree is in as many. A text is shown only if
-    its documents were counted one by one. Very frequent text of few documents may be hidden (``Retriever.count_documents``).
-    A lookup below the limit costs further lookups: the binary logarithm of its length.
+    A match is the longest suffix that ``least`` documents hold. Each node of a tree is in at least ``least`` documents
+    too. A text is shown only if its documents were counted one by one. Text that is very frequent in few documents may
+    be hidden (``Retriever.count_documents``). If fewer documents hold a match of length n, about log2(n) further
+    lookups follow.
     """
 
     def __init__(self, store: Retriever, least: int, expired: Callable[[], bool] = lambda: False) -> None:
@@ -128,14 +128,14 @@ class MinCount(StoreView):
         return [tree.where(np.fromiter(kept, np.bool_, len(tree))) for tree in trees]
 
     def _often(self, tree: DraftTree) -> DraftTree:
-        """The nodes that may be frequent: a document holds a text at least once."""
+        """The nodes that may be frequent. A text occurs at least as often as documents hold it."""
         if tree.counts is None:
             return DraftTree.empty()
         return tree.where(tree.counts >= self._least)
 
     def _are_frequent(self, query: ContextQuery, places: Sequence[int], texts: Sequence[Tokens]) -> list[bool]:
-        """For each text, whether enough documents hold it, in the scope of the context of ``query`` at the same
-        place."""
+        """Whether enough documents hold each text. ``places``: for each text, the index of the context that gives its
+        scope."""
         counts: list[int] = []
         for begin in range(0, len(texts), _PART):
             if self._expired():
@@ -148,7 +148,7 @@ class MinCount(StoreView):
 def _group_first(
     query: ContextQuery, answer: Callable[[ContextQuery], list[T]], is_found: Callable[[T], bool]
 ) -> list[T]:
-    """The answer of each context: of its group if that has one, else of the store.
+    """The answer for each context: from its group if the group has one, else from the store.
 
     Both are asked: a rare match in the group would hide a frequent match in the store, and so reveal the rare match.
     """
@@ -217,8 +217,8 @@ class HiddenPaths:
 
     @contextmanager
     def in_errors(self, stores: Mapping[str, Retriever]) -> Iterator[None]:
-        """Errors of the block have the names of ``stores`` in place of their folders. The folders are logged, once for an error
-        that recurs."""
+        """Errors of the block have the names of ``stores`` in place of their folders. The folders are logged. An error
+        that recurs is logged once."""
         try:
             yield
         except SuffolkError as error:

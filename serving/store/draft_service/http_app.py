@@ -162,7 +162,8 @@ def _endpoint(
     role: Role = Role.READ,
     keys: Sequence[str] = (),
 ) -> Callable[[Request], Awaitable[Response]]:
-    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: of the query."""
+    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: keys that the query may
+    have."""
 
     async def answer(request: Request) -> Response:
         if role > Role.READ:

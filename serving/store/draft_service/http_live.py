@@ -76,7 +76,8 @@ def read_append(data: bytes) -> tuple[AppendBody, list[npt.NDArray[Any] | None]]
 
 
 def token_array(document: DocumentBody, field: str) -> npt.NDArray[Any] | None:
-    """The token ids of a document; None for a text. Raises InvalidField if it has both, or neither. ``field``: its name."""
+    """The token ids of a document; None for a text. Raises InvalidField for both or neither. ``field``: the document's
+    name."""
     if ("tokens" in document.model_fields_set) == (document.text is not None):
         raise InvalidField(field, ": give either tokens or text")
     return np.array(document.tokens, np.int32) if document.text is None else None

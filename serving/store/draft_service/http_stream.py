@@ -3,9 +3,9 @@
     {"tokens": [1, 2]}
     {"text": "one two", "id": "a.txt", "metadata": {"license": "mit"}, "group": "g"}
 
-The query may name ?datastore=chat, and &group=g of all documents that name none. Lines are appended as they come: the complete
-lines of each part of the body together. The answer counts them. If a line fails, the lines of earlier parts stay. The answer
-is the error; its "lines" and "appended" say what was appended.
+The query may have ?datastore=chat, and &group=g for all documents without a group. Lines are appended as they arrive.
+The complete lines in one part of the body are appended together. The answer counts the documents. If a line fails, the
+lines of earlier parts stay appended. The answer is then the error, whose "lines" and "appended" say what was appended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from suffolk.serving.store.draft_service.service import DraftService
 
 T = TypeVar("T")
 _DOCUMENTS = TypeAdapter(list[DocumentBody])
-"""Several lines at once take a fraction of the time of single lines. Only single lines show which line is wrong."""
+"""Parses several lines at once, in a fraction of the time of single lines. After an error, single lines show which one
+is wrong."""
 
 
 def stream_endpoint(

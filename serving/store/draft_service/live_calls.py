@@ -60,7 +60,7 @@ class LiveCalls:
                 messages.
 
         Raises:
-            SuffolkError: of the first message that fails; the messages before it stay, and the error counts them.
+            SuffolkError: a message fails. Earlier messages stay appended, and the error counts them.
         """
         total: Appended | None = None
         for number, append in enumerate(appends):
@@ -79,9 +79,10 @@ class LiveCalls:
         return self._find(name, Role.APPEND).get(id)
 
     def delete(self, name: str, ids: Sequence[str], where: Sequence[str], group: str) -> LiveDeletion:
-        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``flush``, unless it is a group."""
+        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``flush``, except for a
+        group."""
         store = self._find(name, Role.ADMIN)
-        rewrites = not group and not isinstance(store, ReplicatedStore)  # no files; and it may wait for copies
+        rewrites = not group and not isinstance(store, ReplicatedStore)  # a replica has no files, and may wait
         with self._service.exclusive_change(name) if rewrites else nullcontext():
             return store.delete(ids, where, group or None)
 

@@ -39,7 +39,7 @@ from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 CHUNK = 32
 """Queries between two checks of the deadline."""
 _MOST_MERGED = 256
-"""Combinations of datastores and weights that are remembered as fitting together."""
+"""Most combinations of datastores and weights that are remembered as valid."""
 
 Choices = Sequence[DatastoreChoice]
 Expired = Callable[[], bool]
@@ -91,7 +91,8 @@ class DraftService:
         """One tree for each context.
 
         Args:
-            choices: the datastores to search as one; none: the only one. Either they name groups, or ``query`` does.
+            choices: the datastores to search as one; empty: the server's only datastore. Groups are in ``choices`` or
+                in ``query``, not in both.
 
         Raises:
             InvalidArgument: an argument is out of its limits (limits.py), or the datastore rejects it.
@@ -163,7 +164,7 @@ class DraftService:
         found = datastore.find_occurrences(query._replace(scope=scope, before_place=require_time))
         if len(weights) > 1:
             return found
-        [name] = weights  # it may differ from the name of the folder
+        [name] = weights  # this name may differ from the folder's
         return [replace(place, datastore=name) for place in found]
 
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -258,7 +259,7 @@ class DraftService:
         return datastore, query._replace(**({"group": groups} if any(grouped) else {"group": None, "scope": None}))
 
     def _groups(self, datastore: Retriever, choices: Choices, query: ContextQuery) -> StoreGroups:
-        """The group of each context, from the groups given for each datastore or for all. None: there are none."""
+        """The group of each context, from the groups given for each datastore or for all; None without groups."""
         assert not isinstance(query.group, Mapping)
         queries = len(query.contexts)
         of_all = unpack_groups(pack_groups(query.group), queries, "contexts")
@@ -300,8 +301,8 @@ class DraftService:
 
 
 def _chunks(query: ContextQuery, expired: Expired) -> Iterator[range]:
-    """Ranges of CHUNK contexts; at least one range. With groups, ranges of one context: to scan a group's texts may take
-    0.1 s.
+    """Ranges of CHUNK contexts; at least one range. With groups, each range is one context, because a scan of a group's
+    texts may take 0.1 s.
 
     Raises DeadlineExceeded between two of them.
     """

@@ -1,4 +1,5 @@
-"""The documents of one append, checked, as columns; the documents that they displace; and the keys of recent appends."""
+"""Checks the documents of one append, finds the documents that they displace, and remembers the keys of recent
+appends."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class AppendBatch:
 
     Attributes:
         tokens: uint16 or uint32 [all tokens].
-        lengths, keys: uint32[documents] and uint64[documents], the keys of groups.
+        lengths: uint32[documents], tokens of each document.
+        keys: uint64[documents], key of each document's group.
         origins: packed origins.
     """
 
@@ -150,13 +152,13 @@ def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound
 KEY_SECONDS = 600
 """How long a key is remembered."""
 MOST_KEYS = 1 << 16
-"""The oldest are dropped first."""
+"""Most keys that are remembered. The oldest keys are dropped first."""
 NO_KEY = FORGET
 """An append without a key."""
 
 
 class AppendKeys:
-    """The appends of the last KEY_SECONDS that had a key. It needs one caller at a time."""
+    """The appends of the last KEY_SECONDS that had a key. Not thread-safe."""
 
     def __init__(self, known: Iterable[KeyedAppend] = ()) -> None:
         self._known: dict[bytes, KeyedAppend] = {}  # the oldest first

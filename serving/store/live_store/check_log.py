@@ -22,7 +22,7 @@ class LogReport:
         records: changes.
         documents, tokens: what the changes append, including documents that were published or removed since.
         bytes: good bytes of all files.
-        torn: the end of the newest file if it is no whole record, or None. A crash left it, or it is being written.
+        torn: the incomplete record at the end of the newest file, or None. A crash left it, or a process is writing it.
     """
 
     records: int
@@ -67,7 +67,7 @@ def check_log(store: Path) -> LogReport:
 
 
 def unpublished(store: Path) -> Unpublished:
-    """What can be searched only by a process that opens ``store`` for appending.
+    """The documents that only a process with ``store`` open for appending can search.
 
     Raises:
         Corruption, Unsupported: the log cannot be read.

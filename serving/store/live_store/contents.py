@@ -121,7 +121,7 @@ def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
 
 
 def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None = None) -> int:
-    """The first sequence after the oldest documents with ``tokens`` tokens in all, and after documents older than time
+    """The sequence below which the oldest documents lie: ``tokens`` tokens in all, and all documents older than time
     ``before``.
 
     Returns ``end`` if these are all documents below ``end``.

@@ -1,4 +1,5 @@
-"""The folder of a live store beside its published generation: ``STORE/live/`` with the log, a lock, and what never changes."""
+"""The folder ``STORE/live/`` of a live store. It holds the log, a lock, and the store's identity, which never
+changes."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def refuse_replica(store: Path) -> None:
 
 
 def is_free(store: Path) -> bool:
-    """Whether a store can be made here: nothing is here, or an empty folder, or what an interrupted ``create_identity`` left."""
+    """Whether a store can be made at ``store``: nothing, an empty folder, or the rest of an interrupted
+    ``create_identity`` is there."""
     if not store.is_dir():
         return not store.exists()
     made = {LIVE_NAME, LOCK_NAME}
@@ -119,7 +121,8 @@ def is_free(store: Path) -> bool:
 
 
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
-    """Make the folder of a store without documents, and its identity. The identity is the last file: without it the folder is free.
+    """Make the folder of a store without documents, and its identity. The identity is written last. Until then, the
+    folder is free.
 
     Raises:
         InvalidArgument: the folder is not free, or neither a tokenizer nor a vocabulary size is given, or both disagree.
@@ -183,7 +186,7 @@ def adopt_identity(store: Path, ours: StoreIdentity, theirs: StoreIdentity, empt
     """Take over the identity of another store, to become its copy. Returns it.
 
     Args:
-        empty: whether it has no documents. Then names of groups may be hashed in another way from now on.
+        empty: whether this store has no documents. Only then may the secret that hashes names of groups change.
 
     Raises:
         Unsupported: the stores hold other tokens, or both hold documents of their own.
@@ -211,7 +214,7 @@ def published(store: Path) -> Manifest | None:
     try:
         return read_manifest(store)
     except NotFound:
-        return read_manifest(store) if (store / MANIFEST_NAME).exists() else None  # it may be published at this moment
+        return read_manifest(store) if (store / MANIFEST_NAME).exists() else None  # a process may publish it just now
 
 
 def _require_free(store: Path) -> None:

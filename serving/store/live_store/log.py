@@ -1,9 +1,9 @@
 """The write-ahead log of a live store: changes are on file before they are visible, and on disk before they are acknowledged.
 
 Order of writes and syncs (docs/design/live-store.md): a record is written, and synced before its acknowledgement if durability
-is "always". A new file is synced with its header, then its folder, before its first record. Before all that, the file before
-it is synced. A checkpoint is synced under a temporary name, then renamed, then its folder is synced. Only then are the files
-that it replaces removed, oldest first.
+is "always". Before a new file is made, the previous file is synced. Then the new file is synced with its header, and
+then its folder. Its first record comes after that. A checkpoint is synced under a temporary name, then renamed, then
+its folder is synced. Only then are the files that it replaces removed, oldest first.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Log:
     def rotate(self) -> int:
         """Begin a new file, unless the current one holds no record. Returns the number of the file before it.
 
-        That file does not change any more.
+        The file before it does not change any more.
 
         Raises:
             ResourceExhausted, Unavailable: as ``write``; the file before it stays in use.
@@ -211,8 +211,8 @@ class Log:
         return self._number - 1
 
     def checkpoint(self, through: int, bodies: Iterable[bytes], newest: int) -> None:
-        """Replace all files up to number ``through`` by records with these ``bodies``: the documents that are left of the
-        files.
+        """Replace all files up to number ``through`` by records with these ``bodies``. They hold the documents that
+        remain of the files.
 
         Raises:
             ResourceExhausted: the disk is full; the files stay.

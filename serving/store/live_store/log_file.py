@@ -23,24 +23,24 @@ LOG_SUFFIX = ".log"
 CHECKPOINT_SUFFIX = ".checkpoint"
 MAGIC = b"\x89SFL\r\n\x1a\n"
 _HEADER = struct.Struct("<8sIQIII")
-"""Magic, version, good bytes of the file before, the salt of its records, the checksum of the last record before, and the CRC-32
-of all these."""
+"""Magic, version, good bytes of the previous file, salt of this file's records, checksum of the previous file's last
+record, and the CRC-32 of all these."""
 HEADER_BYTES = _HEADER.size
 _OLD_HEADERS = {1: struct.Struct("<8sIQI"), 2: struct.Struct("<8sIQII")}
 """The headers of version 1, without a salt, and of version 2, without the checksum of a record."""
 LEAST_HEADER_BYTES = _OLD_HEADERS[1].size
 OWNER_ONLY = 0o600
-"""Mode of log files: they hold text that was appended, also by tenants that others may not read."""
+"""Mode of log files. They hold appended text, also of tenants that others may not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header of a file says.
+    """The fields of a file's header.
 
     Attributes:
-        previous: good bytes of the file before.
-        before: checksum of the last record in that file; 0 in old versions.
-        layout: layout of its records.
+        previous: good bytes of the previous file.
+        before: checksum of the previous file's last record; 0 in old versions.
+        layout: layout of this file's records.
         bytes: size of the header.
     """
 
@@ -68,7 +68,8 @@ class LogFile:
 
 
 def header(salt: int, previous_bytes: int = 0, before: int = 0) -> bytes:
-    """The header of a file whose predecessor has ``previous_bytes`` good bytes, and ends with a record with checksum ``before``."""
+    """The header of a file. ``previous_bytes``: good bytes of the previous file. ``before``: checksum of its last
+    record."""
     fields = _HEADER.pack(MAGIC, VERSION, previous_bytes, salt, before, 0)[:-4]
     return fields + zlib.crc32(fields).to_bytes(4, "little")
 
@@ -111,7 +112,8 @@ def file_number(path: Path) -> int:
 
 
 def create_file(path: Path, content: bytes) -> int:
-    """A new file with ``content``, synced with its name; returns its descriptor, which appends. A failed file is removed.
+    """Make a file with ``content``, and sync the file and its name. Returns a descriptor that appends. A failed file is
+    removed.
 
     Raises:
         ResourceExhausted, PermissionDenied: it cannot be written.

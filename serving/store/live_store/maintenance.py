@@ -41,7 +41,8 @@ class Maintenance:
         )
 
     def round(self) -> None:
-        """Work. After an error, which is logged and kept, only ``relieve`` until the pause is over."""
+        """Call ``work``. An error is logged and kept in ``error``. Until the pause after it is over, only ``relieve``
+        is called."""
         now = time.monotonic()
         if now < self._retry_at:  # a wake-up by each append must not repeat a failure immediately
             self._try(self.relieve)
@@ -51,8 +52,8 @@ class Maintenance:
             self._retry_at, self._pause = now + self._pause, min(2 * self._pause, LONGEST_PAUSE)
 
     def work(self) -> None:
-        """Evict, publish and rewrite the log, as far as it is time. A store that repeats another store's changes only rewrites the
-        log.
+        """Evict, publish and rewrite the log where this is due. A store that repeats another store's changes only
+        rewrites its log.
 
         Raises:
             Unavailable: another process writes to the datastore.
@@ -100,7 +101,7 @@ class Maintenance:
                 names.append(entry.name)
                 excess -= entry.tokens
         if names and len(names) == files.segments:
-            if files.flush() is not None:  # a generation holds at least one segment: now a newer one
+            if files.flush() is not None:  # a generation needs a segment: now it has a newer one
                 return self._evict_published()
             if not files.size()[1]:
                 return excess  # the last segment stays, without documents, until another is published

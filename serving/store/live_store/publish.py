@@ -36,12 +36,12 @@ def publish_live(
 ) -> Manifest:
     """Publish a generation that adds documents. A crash leaves the old generation or the new one.
 
-    Earlier live segments that are no larger than the new ones together are merged with them. So there are about as many live
-    segments as the number of flushes has binary digits.
+    Earlier live segments that are no larger than the new ones together are merged with them. So after n flushes, there
+    are about log2(n) live segments.
 
     Args:
-        take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when all obstacles to
-            the publication are gone.
+        take: returns the manifest's ``live_sequence`` and at least one document. It is called once nothing prevents the
+            publication.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -148,7 +148,8 @@ def _to_merge(
 def write_live_segments(
     workspace: Workspace, identity: StoreIdentity, pages: Iterable[Change], generation: int, settings: LiveSettings
 ) -> Iterator[SegmentEntry]:
-    """Write the documents of ``pages`` as segments of ``generation``: each of one period, and of about the largest size."""
+    """Write the documents of ``pages`` as segments of ``generation``. A segment holds documents of one period, up to
+    about the largest size."""
     numbers = count()
     for _, documents in groupby(_documents(pages), lambda document: period(document[1], settings)):
         while (entry := _write(workspace, identity, documents, generation, next(numbers), settings)) is not None:
@@ -180,7 +181,8 @@ def merge_live_segments(
 
 
 def period(time: int, settings: LiveSettings) -> int:
-    """The number of the period of ``segment_seconds`` that ``time`` is in. A segment holds documents of one period."""
+    """The number of the period that contains ``time``. A period is ``segment_seconds`` long. A segment holds documents
+    of one period."""
     return time // settings.segment_seconds if settings.segment_seconds else 0
 
 

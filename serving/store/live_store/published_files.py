@@ -21,7 +21,7 @@ class PublishedFiles:
     """The generation that the index of ``writer`` searches. Methods that change it need ``lock``.
 
     Attributes:
-        lock: held by what changes published files, and by what removes documents without a group.
+        lock: held while published files change, and while documents without a group are removed.
         datastore: the generation; None if nothing is published.
     """
 
@@ -83,7 +83,7 @@ class PublishedFiles:
 
         REQUIRES: ``lock`` is held. Raises as ``LiveStore.flush``.
         """
-        self.take_up()  # else a generation that could not be taken up is published again
+        self.take_up()  # raises if that fails; else a bad generation would be published again
         index, tokens = self._writer.index, 0
         if not any(True for _ in live_pages(index, self._writer.next_sequence, grouped=False, tokens=False)):
             return None

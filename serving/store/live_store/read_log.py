@@ -87,7 +87,7 @@ def read_shared_log(folder: Path) -> RecoveredLog:
     while True:
         try:
             return read_log(folder)
-        except (Corruption, FileNotFoundError) as error:  # damage is there again; a replaced file is not
+        except (Corruption, FileNotFoundError) as error:  # a second read meets damage again, but no replaced file
             if str(error) == before:
                 raise
             before = str(error)

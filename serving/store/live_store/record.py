@@ -1,8 +1,9 @@
 """Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
 
-Layout (docs/reference/file-format.md): u64 bytes of the body, u32 checksum of the record before, u32 CRC-32 of salt, length, that
-checksum and the body; the body. It is a head, then columns with an entry for each document or token. The salt is random in each
-file, so that no document spells a record. The checksums form a chain. It shows if a record is missing, doubled or replaced.
+Layout (docs/reference/file-format.md): u64 bytes of the body, u32 checksum of the record before, u32 CRC-32 of salt,
+length, that checksum and the body; the body. The body is a head, then columns with an entry for each document or token.
+The salt is random in each file, so no document can imitate a record. The checksums form a chain, which shows a missing,
+doubled or replaced record.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class KeyedAppend:
     """An append that was given a key, and its outcome.
 
     Attributes:
-        key: 16 bytes, a hash of the key. FORGET: earlier keys hold no more.
+        key: 16 bytes, a hash of the key. FORGET: readers forget earlier keys.
         sequence, documents, tokens, replaced: as in ``Appended``.
         time: when it was made, in seconds.
     """
@@ -91,7 +92,7 @@ class Change:
         return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> Change:
-        """Its ``chosen`` documents, without its removals."""
+        """A change with the ``chosen`` documents, and without removals."""
         places = np.flatnonzero(chosen)
         return Change(
             self.tokens[np.repeat(chosen, self.lengths)],
@@ -105,7 +106,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the records of a file are written: its version and its salt. Default: how they are sent to other machines."""
+    """How records are written: the version and the salt of their file. The default is for records sent to other
+    machines."""
 
     version: int = VERSION
     salt: int = 0
@@ -211,7 +213,7 @@ def find(data: memoryview, layout: Layout = WIRE) -> int | None:
 
 
 def _checksum(body: bytes | memoryview, prefix: bytes | memoryview, salt: int) -> int:
-    """``prefix``: the bytes of the record before the checksum."""
+    """The checksum of a record. ``prefix``: the record's bytes before its checksum."""
     return zlib.crc32(body, zlib.crc32(prefix, salt))
 
 

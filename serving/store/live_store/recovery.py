@@ -1,4 +1,4 @@
-"""Opens what is on disk: the documents that a log leaves, in batches, and their index."""
+"""Reads a store from disk: the documents that its log leaves, in batches, and their index."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def recover(store: Path, identity: StoreIdentity, threads: int, manifest: Manife
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a log leaves.
+    """The documents that a log leaves.
 
     Attributes:
         batches: the documents that are left, in order of their sequences. A batch may be empty.

@@ -9,7 +9,8 @@ from collections.abc import Callable
 DELETED_SECONDS = 60.0
 """The text of a deleted document stays in the log for at most this time, and for the duration of one rewrite."""
 REPLACED_SECONDS = 3600.0
-"""The same, for a document that was replaced, evicted or expired. Such documents are many, and a rewrite writes all others."""
+"""As DELETED_SECONDS, for replaced, evicted or expired documents. It is longer because these are many, and a rewrite
+copies all others."""
 
 
 class StoreClock:

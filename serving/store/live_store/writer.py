@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 CHECKPOINT_BYTES = 64 << 20
 """A log below this size is not rewritten."""
 DOCUMENT_BYTES = 128
-"""About the bytes of a document in the log, without its tokens."""
+"""Approximate bytes of a document in the log, without its tokens."""
 
 
 class LiveWriter:
@@ -57,7 +57,7 @@ class LiveWriter:
         self.dtype = token_dtype(identity.vocab_size)
         """The type of token ids in the log."""
         self._lock = threading.Lock()
-        self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
+        self._replacing = threading.Lock()  # held while log files are removed; taken before _lock
         state = recover(store, identity, settings.threads, manifest)
         self.index = state.index
         self.torn = state.log.torn
@@ -100,7 +100,7 @@ class LiveWriter:
         return self.clock.now()
 
     def append(self, batch: AppendBatch, replaces: bool, key: bytes | None = None) -> Appended:
-        """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
+        """Append ``batch``. With ``replaces``, all earlier documents of its groups are removed at the same moment.
 
         An append with the ``key`` of an earlier append changes nothing, and has the same outcome.
 
@@ -136,7 +136,8 @@ class LiveWriter:
         return self.log.acknowledge(position)
 
     def drop_before(self, sequence: int) -> None:
-        """Remove the documents in memory below ``sequence``. Whole segments are dropped; of the rest, documents are removed.
+        """Remove the documents in memory below ``sequence``. Whole segments are dropped. From other segments, single
+        documents are removed.
 
         Raises:
             ResourceExhausted, Unavailable: as ``append``.
@@ -149,7 +150,7 @@ class LiveWriter:
         self.trim()
 
     def repeat(self, record: Record) -> int:
-        """Make a change of the store that leads, with its numbers. Returns the position to acknowledge.
+        """Repeat a change of the leading store, with the same numbers. Returns the position to acknowledge.
 
         Raises:
             ResourceExhausted, Unavailable: as ``append``.
@@ -182,8 +183,8 @@ class LiveWriter:
                 self._feed.clear()
 
     def begin_at(self, sequence: int) -> None:
-        """Lead from now on. The next change has number ``sequence`` or a higher number, and no earlier time than the changes
-        before."""
+        """Lead from now on. The next change has at least number ``sequence``. Its time is no earlier than that of any
+        change before."""
         with self._lock:
             self._next = max(self._next, sequence)
             self.clock.set(max(self._newest_time, self.clock.now()))
@@ -314,7 +315,7 @@ class LiveWriter:
         return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
 
     def _left(self, end: int, keys: Sequence[KeyedAppend]) -> Iterator[bytes]:
-        """Bodies of records of the documents below ``end``, from which a reader also learns ``end``."""
+        """Bodies of records that hold the documents below ``end``. A reader of the records also learns ``end``."""
         last = 0
         for page in live_pages(self.index, end):
             last = int(page.sequences[-1])

@@ -1,4 +1,5 @@
-"""Compares copies of a store by the numbers and checksums of their documents, and finds what one lacks. It needs no history."""
+"""Compares copies of a store by the numbers and checksums of their documents. Finds what a copy lacks without a
+history."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ _DOCUMENT = struct.Struct("<QQqI")
 """Number, key of the group, time, and number of tokens."""
 _MASK = (1 << 64) - 1
 _LEAST_SLACK = 1024
-"""Least number of removed documents that the columns keep."""
+"""The columns keep at least this many removed documents before they are compacted."""
 
 
 class DocumentChecksums:
-    """The documents of one store. It needs one caller at a time. 17 bytes for each document.
+    """The numbers and checksums of one store's documents, in 17 bytes each. Not thread-safe.
 
     Attributes:
         digest: the sum of all checksums, modulo 2^64. Stores with the same documents have the same digest, however they
@@ -43,7 +44,7 @@ class DocumentChecksums:
         self._removed = self.digest = 0
 
     def apply(self, change: Change) -> None:
-        """Note a change. Documents to remove that are not there are ignored."""
+        """Note a change. Removals of unknown documents are ignored."""
         if change.drop_before:
             self._remove(range(bisect_left(self._numbers, change.drop_before)))
         if len(change.removed):
@@ -93,7 +94,7 @@ class Comparison:
     Attributes:
         lacking: numbers of the documents that the follower lacks.
         extra: numbers of the documents that only the follower has.
-        differs: whether it has a document with another content.
+        differs: whether a document of the follower has other content than the leader's.
     """
 
     lacking: Numbers
@@ -123,8 +124,8 @@ def missing_changes(
 ) -> Iterator[Change]:
     """Changes that give a follower the documents of ``index`` below number ``end``, and no others.
 
-    Documents come first, and removals last. So a replaced document stays until its replacement is there. The last change also
-    names number ``end - 1``, so that the follower's next number is ``end``, and has the ``keys`` of appends.
+    Documents come first, and removals last. So a replaced document stays until its replacement is there. The last
+    change has the ``keys`` of appends, and names number ``end - 1``. So the follower's next number is ``end``.
     """
     for page in live_pages(index, end) if len(found.lacking) else ():
         lacking = np.isin(page.sequences, found.lacking, assume_unique=True)

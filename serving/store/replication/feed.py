@@ -1,4 +1,4 @@
-"""Passes the changes of a leader to its followers, and knows which of them have a change."""
+"""Passes the changes of a leader to its followers, and tracks which followers have each change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILENT_SECONDS = 1.5
 """A copy that makes no progress for this long leaves the copies in sync. A leader that is silent for this long gets a
 successor."""
 BROKEN_SECONDS = 0.5
-"""The same limit after a connection has ended, if the other side neither connects nor answers again."""
+"""Replaces SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000
@@ -29,7 +29,7 @@ it lacks."""
 
 
 class RecordBatch(NamedTuple):
-    """Records for a follower, and the number of the next change and the digest of all documents after them."""
+    """Records for a follower, and the state after them: number of the next change, and digest of all documents."""
 
     records: bytes
     position: int
@@ -38,13 +38,13 @@ class RecordBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Subscription:
-    """What one follower gets and has. ``Feed`` makes and guards it.
+    """The changes that one follower gets and has confirmed. ``Feed`` makes and guards it.
 
     Attributes:
         replica: the follower's id.
         last_seen: when it last confirmed a change, or reported work.
         confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
-        ended: why it gets nothing more; empty while it does.
+        ended: why the follower gets no more changes; empty while it gets them.
     """
 
     replica: str
@@ -65,7 +65,7 @@ class Feed(ChangeFeed):
         write_quorum: copies that a change needs before it is acknowledged, the leader's own included.
 
     Attributes:
-        documents: the store's. Its writer's lock guards them.
+        documents: checksums of the store's documents. The lock of the store's writer guards them.
         reign: how often the store began to lead.
     """
 
@@ -78,7 +78,7 @@ class Feed(ChangeFeed):
         self._changed = threading.Condition(threading.RLock())
         self._subscriptions: dict[str, Subscription] = {}  # by replica
         self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
-        self._progress: dict[str, float] = {}  # of each required copy, when it last had all changes or came nearer
+        self._progress: dict[str, float] = {}  # by required copy: when it last had all changes or made progress
         self._acknowledged = 0
         self.reign = 0
 
@@ -144,7 +144,7 @@ class Feed(ChangeFeed):
             self._changed.notify_all()
 
     def await_copies(self, position: int, reign: int) -> None:
-        """Wait until all copies in sync have all changes below ``position``, and until they are enough copies.
+        """Wait until enough copies are in sync, and all of these have all changes below ``position``.
 
         Args:
             reign: result of ``require_copies``. A store that has not led all the time since then may have lost the changes.
@@ -174,8 +174,8 @@ class Feed(ChangeFeed):
             return True
 
     def admit(self) -> frozenset[str]:
-        """From now on, acknowledge changes only when each follower that has nearly all of them has them. A slow follower
-        is waited for.
+        """Require each follower that lacks at most NEAR_CHANGES changes: a change then waits for it, even if it is
+        slow.
 
         Returns the ids of the followers that have all acknowledged changes.
         """
@@ -190,7 +190,7 @@ class Feed(ChangeFeed):
             return frozenset(each.replica for each in near if each.confirmed >= self._acknowledged)
 
     def require(self, replicas: Collection[str]) -> None:
-        """Acknowledge only what all of ``replicas`` have."""
+        """Acknowledge only changes that all of ``replicas`` have."""
         with self._changed:
             now = self._clock()
             self._required = frozenset(replicas)
@@ -204,7 +204,7 @@ class Feed(ChangeFeed):
             return frozenset(each for each in self._required if self._progress[each] < latest)
 
     def followers(self) -> int:
-        """The followers that are connected, and have everything or nearly so."""
+        """The number of connected followers that have all or nearly all changes."""
         with self._changed:
             return sum(bool(each.confirmed) for each in self._subscriptions.values())
 
@@ -216,7 +216,8 @@ class Feed(ChangeFeed):
 
     @contextmanager
     def subscribed(self, replica: str, position: int, digest: int) -> Iterator[Subscription]:
-        """Send changes from number ``position`` on to a follower, until the block ends. An earlier connection of it is dropped."""
+        """Send changes from number ``position`` on to a follower, until the block ends. An earlier connection of the
+        follower is dropped."""
         found = Subscription(replica, position, digest, self._clock())
         with self._changed:
             self.require_lead()
@@ -229,7 +230,7 @@ class Feed(ChangeFeed):
             self.drop(found, "the follower left")
 
     def take(self, subscription: Subscription, seconds: float) -> RecordBatch:
-        """What waits for a follower. Waits for ``seconds`` if there is nothing.
+        """The changes that wait for a follower. If there are none, waits up to ``seconds`` for one.
 
         Raises:
             Unavailable: the subscription has ended.

@@ -56,7 +56,7 @@ def open_replica(
 
 
 class Follower:
-    """Lets ``store`` take its part among ``peers``."""
+    """Runs ``store`` as one copy; ``peers`` are the other copies."""
 
     def __init__(self, store: ReplicatedStore, peers: Sequence[Peer]) -> None:
         self._store, self._peers = store, peers
@@ -65,7 +65,7 @@ class Follower:
         self._asked: dict[Peer, Future[ReplicaStatus | None]] = {}
         self._stopped = threading.Event()
         self._cancel: Callable[[], object] = lambda: None
-        self._leader: Leader | None = None  # that the second thread follows
+        self._leader: Leader | None = None  # whom the second thread follows
         self._stream = threading.Thread()
         self._thread = PeriodicThread(f"replica-{store.name}", self._decide, TICK_SECONDS)
         self._thread.wake()
@@ -87,7 +87,7 @@ class Follower:
             self._report(str(error))
 
     def _ask(self) -> Mapping[str, ReplicaStatus]:
-        """What other copies say. A copy that was silent the last time, and still is, is not waited for."""
+        """The answers of other copies. A copy that has not answered the previous question yet is not waited for."""
         asked = {peer: self._pool.submit(_status, peer) for peer in self._peers if peer not in self._asked}
         self._asked |= asked
         wait(asked.values(), ASK_SECONDS)
@@ -123,7 +123,7 @@ class Follower:
                 self._report(f"following {peer.address} ended: {error}")
         finally:
             self._store.member.end_following()
-            if time.monotonic() - begun > TICK_SECONDS:  # else the next connection may fail as quickly
+            if time.monotonic() - begun > TICK_SECONDS:  # after a quick failure, the next one waits a tick
                 self._thread.wake()
 
     def _repeat_all(self, peer: Peer, leader: Leader) -> None:

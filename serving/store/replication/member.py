@@ -1,4 +1,4 @@
-"""What a copy of a store decides: whom it follows, when it leads, and which copies are in sync.
+"""The decisions of one copy of a store: whom it follows, when it leads, and which copies are in sync.
 
 It uses no threads, sockets or clock of its own: a loop calls ``tick``, and passes messages on. So ``tests/simulation`` runs many
 copies in one process. docs/design/replication.md has the rules.
@@ -22,7 +22,8 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""
+"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same
+number."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
@@ -45,9 +46,9 @@ class Member:
 
     Attributes:
         entry: what the register held when it was read last.
-        problem: why it neither leads nor follows.
-        lag_changes: changes that it lacked when the leader's last message arrived.
-        differences: how often its documents differed from its leader's, or a follower's documents from its own.
+        problem: why the copy neither leads nor follows.
+        lag_changes: changes that the copy lacked when the leader's last message arrived.
+        differences: how often the documents of this copy differed from its leader's, or from a follower's.
     """
 
     def __init__(
@@ -71,15 +72,15 @@ class Member:
         self._writer, self._feed, self._register = writer, feed, register
         self.max_lag, self._on_lead, self._clock = max_lag, on_lead, clock
         self._compared = False
-        self._intact = True  # False: it has to leave the copies in sync, and cannot write its new id
+        self._intact = True  # False: it must leave the copies in sync, but could not write its new id
         self._left = False  # whether it took another id since it was compared last
         self._following = 0  # the epoch whose changes it repeats
         self._led = 0  # the last epoch in which this process led
         self._bid = 0  # the epoch in which it wants to lead
-        self._heard = self._received = clock()  # when anything came from the leader, and when changes came
+        self._heard = self._received = clock()  # when the leader last sent anything, and changes
         self._complete = self._heard  # when it last had all that the leader had
         self._read_at = float("-inf")  # when the register was read last
-        self._sure_at = float("-inf")  # when it last had this copy in sync
+        self._sure_at = float("-inf")  # when the register last had this copy in sync
         self._deciding = threading.Lock()  # held while the register is read and changed; taken before _role
         self._role = threading.RLock()  # held while this copy changes its role, or repeats changes
 
@@ -89,7 +90,7 @@ class Member:
         """Decide what is next. Returns the id and the epoch of the leader to follow; None if there is none.
 
         Raises:
-            SuffolkError: the register does not answer. What was begun goes on.
+            SuffolkError: the register does not answer. Work that was begun goes on.
         """
         with self._deciding:
             if self._feed.leads:
@@ -184,7 +185,7 @@ class Member:
     # Messages of a follower
 
     def hello(self, epoch: int) -> Hello:
-        """Begin to follow the leader of ``epoch``. It takes no changes any more before it says what it has."""
+        """Begin to follow the leader of ``epoch``. The copy first stops taking changes, then states what it has."""
         with self._role:
             self._stop_leading(f"{self.name} is a copy here, and follows the leader of epoch {epoch}")
             self._received = self._clock()
@@ -208,10 +209,11 @@ class Member:
             self._following = epoch
 
     def repeat(self, records: Sequence[Record], epoch: int, ahead: tuple[int, int] | None, now: int = 0) -> int:
-        """Make the changes of the leader of ``epoch``. Returns the next number when they are durable as the settings say.
+        """Make the changes of the leader of ``epoch``. Returns the next number once the changes are as durable as the
+        settings require.
 
         Args:
-            ahead: the leader's position and digest, if these changes must complete the store; else None.
+            ahead: the leader's position and digest, if the store has all changes after these; else None.
             now: the leader's time; 0: unknown.
 
         Raises:
@@ -334,9 +336,10 @@ class Member:
             self._require(self.entry.value.in_sync)
 
     def _wanted(self, value: Leadership) -> set[str]:
-        """The copies that should be in sync: without silent ones, if the others are enough.
+        """The copies that should be in sync. Silent copies are left out if the others are enough.
 
-        Else the leader itself may be cut off; then a copy that it cannot hear succeeds it sooner if it is in sync.
+        If they are not enough, the leader itself may be cut off. A silent copy that stays in sync can then succeed it
+        sooner.
         """
         joined = {*value.in_sync, *self._feed.admit(), self.id}
         heard = joined.difference(self._feed.silent())
@@ -346,7 +349,8 @@ class Member:
         self._feed.require([each for each in in_sync if each != self.id])
 
     def _leads_by_register(self) -> bool:
-        """Whether this process leads by the register, from now on or still. A bid may also succeed after its answer was lost."""
+        """Whether this process leads according to the register. A bid may have succeeded although its answer was
+        lost."""
         value = self.entry.value
         epoch = self._led if self._feed.leads else self._bid
         return (value.leader, value.run, value.epoch) == (self.id, self._run, epoch)
@@ -362,7 +366,7 @@ class Member:
             self._note_step()
 
     def _stop_leading(self, refusal: str) -> None:
-        """Take no changes any more. Afterwards none is under way in the store."""
+        """Take no more changes. When this returns, no change is under way in the store."""
         with self._role, self._writer.paused():
             self._feed.end(refusal)
 
@@ -379,7 +383,8 @@ class Member:
             self._note_step()
 
     def _note_step(self) -> None:
-        """Since the register was read, each acknowledged change is on all copies that the register has in sync."""
+        """Note that each change acknowledged since the register was read is on all copies that the register has in
+        sync."""
         if self._compared and self.id in self.entry.value.in_sync:
             self._sure_at = self._read_at
 

@@ -1,4 +1,4 @@
-"""What copies say to each other, and how it is packed."""
+"""The messages between copies, and how they are packed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ReplicaStatus:
         epoch: the last epoch that it knows of.
         leads: whether it leads in that epoch.
         in_sync: whether it has all acknowledged changes, as far as it knows.
-        compared: whether it led, or was compared with a leader, since it was started.
+        compared: whether it has led, or was compared with a leader, since it started.
         position, digest: the number of its next change, and the sum of the checksums of its documents.
         write_quorum: copies that a change needs before it is acknowledged.
-        followers: followers of a leader that have everything.
+        followers: for a leader, the number of followers that have everything.
     """
 
     id: str
@@ -50,7 +50,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a follower says first. ``position``: its next number."""
+    """A follower's first message. ``position``: the follower's next number."""
 
     replica: str
     epoch: int
@@ -82,7 +82,7 @@ def pack_hello(hello: Hello, first: replication_pb2.FollowRequest) -> Iterator[r
 
 
 def unpack_hello(first: replication_pb2.FollowRequest, requests: Iterator[replication_pb2.FollowRequest]) -> Hello:
-    """What a follower says: its ``first`` message, and the following ``requests`` that belong to it.
+    """The ``Hello`` of a follower, from its ``first`` message and the ``requests`` that belong to it.
 
     Raises:
         InvalidArgument: it is malformed.
@@ -129,7 +129,7 @@ def unpack_records(
 
 
 def records_of(sent: bytes) -> list[Record]:
-    """The records in what was ``sent``. Raises Internal: they are malformed."""
+    """The records in the bytes that were ``sent``. Raises Internal: they are malformed."""
     data, found = memoryview(sent), []
     while data:
         record = decode(data)

@@ -23,7 +23,7 @@ _STATE_SECONDS = 1.0
 _CHANGE_SECONDS = 10.0
 """Deadlines of calls."""
 _AT_A_TIME = 16
-"""Copies that are asked at the same time, because one that is away takes up to a second."""
+"""Copies that are asked at the same time. An unreachable copy takes up to a second."""
 Found = Mapping[str, ReplicaStatus | SuffolkError]
 T = TypeVar("T")
 

@@ -1,6 +1,7 @@
-"""The register of a replicated store: who leads it, and which copies are in sync. It changes by compare-and-swap alone.
+"""The register of a replicated store: who leads it, and which copies are in sync. The register changes by
+compare-and-swap alone.
 
-``obstacle`` is the rule by which nothing acknowledged is lost.
+``obstacle`` decides which copy may lead, so that no acknowledged change is lost.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Leadership:
         epoch: rises with each leader. 0: there was none yet.
         leader: id of the copy that leads.
         run: id of the leader's process. A process that was started later does not continue this leadership.
-        in_sync: ids of the copies that have everything acknowledged, the leader's too. The next leader is one of these.
+        in_sync: ids of the copies that have all acknowledged changes, including the leader. The next leader is one of
+            these.
         ends: ends of the last epochs.
     """
 
@@ -59,7 +61,7 @@ class Leadership:
     ends: tuple[End, ...] = ()
 
     def succeeded(self, leader: str, run: str, in_sync: tuple[str, ...], position: int, digest: int) -> Leadership:
-        """After another copy has begun to lead, at ``position``."""
+        """The value after another copy has begun to lead, at ``position``."""
         ends = (*self.ends, End(self.epoch, position, digest))[-MOST_ENDS:]
         return Leadership(self.epoch + 1, leader, run, in_sync, ends)
 
@@ -125,17 +127,17 @@ class StoredRegister:
     def swap(self, version: int, value: Leadership) -> bool:
         """See ``Register``."""
         name, content = _name(version + 1), encode(value, writer=secrets.token_hex(8))
-        # a write whose answer was lost is repeated, and then finds the file that it wrote itself
+        # a write is repeated if its answer was lost, and may then find its own file
         if not self._remote.create(name, content) and self._remote.read(name) != content:
             return False
         numbers = self._numbers()
         for number in numbers[: -KEPT - 1]:
             self._remote.remove(_name(number))
-        # a late writer may create a number that was removed long ago; but then there are higher numbers
+        # a late writer may create a number that was removed long ago; higher numbers then exist
         return numbers[-1] == version + 1
 
     def require_conditional_writes(self) -> None:
-        """Raises Unsupported: the storage replaces an existing file although it must not."""
+        """Raises Unsupported: a conditional write replaces an existing file."""
         name = f"{FOLDER}/probe-{secrets.token_hex(8)}"
         self._remote.create(name, b"first")
         replaced = self._remote.create(name, b"second")
@@ -197,7 +199,7 @@ def encode(value: Leadership, **more: str) -> bytes:
 
 
 def decode(content: bytes, place: str) -> Leadership:
-    """The inverse of ``encode``. Raises Corruption: it is none; ``place`` is for the message."""
+    """The inverse of ``encode``. Raises Corruption: ``content`` is no value. ``place`` is for the message."""
     try:
         fields = json.loads(content)
         fields.pop("writer", None)
@@ -233,7 +235,7 @@ def obstacle(
         value: the register's value.
         failure: why its log takes no changes; None if it does.
         intact: whether no comparison with a leader has found a difference.
-        found: what the other copies say, by id; only copies that answer.
+        found: by id, the states of the other copies that answer.
     """
     if failure is not None:
         return failure
@@ -253,7 +255,7 @@ def obstacle(
 def _obstacle_after_restart(
     name: str, value: Leadership, own: ReplicaStatus, found: Mapping[str, ReplicaStatus]
 ) -> str:
-    """A disk may have lost something meanwhile. So all copies in sync must say what they have, and the copy with the most
+    """A disk may have lost documents meanwhile. So all copies in sync must answer, and the copy with the most documents
     leads."""
     others = [each for each in value.in_sync if each != own.id]
     if away := [each for each in others if each not in found]:

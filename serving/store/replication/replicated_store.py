@@ -77,7 +77,7 @@ class ReplicatedStore(LiveStore):
 
     @property
     def problem(self) -> str:
-        """Why it neither leads nor follows; empty if it does."""
+        """Why the copy neither leads nor follows; empty if it does either."""
         return "" if self.feed.leads else self.member.problem
 
     def status(self) -> ReplicaStatus:
@@ -105,7 +105,7 @@ class ReplicatedStore(LiveStore):
 
         Raises:
             Unavailable: see ``native``.
-            DeadlineExceeded: a copy did not confirm in time what the leader has.
+            DeadlineExceeded: a copy did not confirm the leader's changes in time.
         """
         self.member.require_fresh()
         with self._settled(self.feed.reign) if self.feed.leads else nullcontext():
@@ -146,7 +146,7 @@ class ReplicatedStore(LiveStore):
         """
         if identity != self.identity:
             self.identity = adopt_identity(self.path, self.identity, identity, not self._live.stats()["documents"])
-            self.scrub()  # the log may name removed documents by keys of groups that no longer hold
+            self.scrub()  # the log may hold removed documents under keys of groups that are now invalid
 
     def now(self) -> int:
         """The time that a document would get, in seconds."""
@@ -158,7 +158,8 @@ class ReplicatedStore(LiveStore):
 
     @contextmanager
     def _settled(self, reign: int) -> Iterator[None]:
-        """After the block, wait until the copies have what it found or changed, even if it found nothing."""
+        """After the block, wait until the copies have all changes that the block made or saw, even if it found
+        nothing."""
         try:
             yield
         except NotFound:
@@ -172,7 +173,7 @@ class ReplicatedStore(LiveStore):
                 self.feed.await_copies(position, reign)
 
     def _note_groups(self) -> None:
-        """Let bounds know the groups, in which only leaders evict."""
+        """Add the groups to the bounds. Only leaders evict in groups."""
         for page in live_pages(self._live, self.writer.next_sequence, grouped=True, tokens=False):
             self._bounds.add(page.groups.tolist())
 

@@ -23,7 +23,7 @@ FOLLOW = "suffolk.v1.ReplicationService/Follow"
 MAX_FOLLOWERS = 8
 """Followers of one store at a time."""
 HEARTBEAT_SECONDS = 0.2
-"""Longest time between two messages to a follower. So it knows within this time that it has everything."""
+"""Longest time between two messages to a follower. A follower thus learns within this time that it has everything."""
 _FIRST_SECONDS = 5.0
 """Time within which a follower says what it holds."""
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
     def _changes(
         self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
     ) -> Iterator[replication_pb2.FollowReply]:
-        caller().require_anywhere(Role.ADMIN)  # before it waits: the tenant is in the first message
+        caller().require_anywhere(Role.ADMIN)  # checked before the wait for the first message, which names the tenant
         timer = threading.Timer(_FIRST_SECONDS, context.cancel)
         timer.daemon = True
         timer.start()

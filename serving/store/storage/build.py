@@ -47,7 +47,8 @@ from suffolk.serving.store.storage.push import PushReport, push
 
 
 class RemoteWorkspace(Workspace):
-    """The unfinished work of a build at a URL. On disk are the journal, and manifest and tokenizer of the newest generation."""
+    """The unfinished work of a build at a URL. The disk holds the journal, and the manifest and tokenizer of the newest
+    generation."""
 
     keeps_segments = False
 
@@ -108,7 +109,7 @@ class RemoteWorkspace(Workspace):
             if self.remote.sizes().get(path.name) != path.stat().st_size:
                 self.remote.upload(path, path.name, lambda size: None)
         publish_generation(self.remote, manifest, manifest.generation)
-        self._require_sent(manifest)  # a push that ended meanwhile may have removed some
+        self._require_sent(manifest)  # a push that ended meanwhile may have removed segments
 
     def finish(self, manifest: Manifest) -> None:
         """Remove the journal."""
@@ -143,7 +144,7 @@ def build_at(
 
     Args:
         options: settings of the build; ``output`` is not used.
-        folder: None: a temporary one. It stays if a further call needs it; the error says how to go on.
+        folder: None: a temporary one. The folder stays if a further call needs it; the error then says how to go on.
         keep: as in ``push``.
         ray: the address of a cluster, as in ``on_ray``.
 
@@ -259,7 +260,7 @@ def _push(work: Path, url: str, keep: int, progress: WorkProgress) -> PushReport
 
 
 def _with_advice(error: SuffolkError | KeyboardInterrupt, advice: str) -> SuffolkError | KeyboardInterrupt:
-    """The same error, with what to do."""
+    """``error`` with ``advice`` added."""
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt(f"before the end; {advice}")
     return type(error)(f"{error}; {advice}")

@@ -23,9 +23,10 @@ from suffolk.datastore.segment import SegmentEntry
 GENERATIONS_NAME = "generations"
 _NAME = re.compile(r"(\d{6,})\.json")
 FIXED_FIELDS = {"vocab_size": "vocabulary", "order_depth": "order depth", "tokenizer": "tokenizer"}
-"""Fields that all generations at a URL share, because servers cannot change them while they run, and their names in messages."""
+"""Fields that all generations at a URL share, and their names in messages. A running server cannot change these
+fields."""
 STRAY_SECONDS = 24 * 3600.0
-"""Age at which segments are removed that no generation has named. An interrupted push left them; a running one may need them."""
+"""Age at which segments that no generation names are removed. A younger one may belong to a running push."""
 _SEGMENT = re.compile(r"\.?g\d+-\d+\S*")
 """Names of segments, and of the unfinished files that a killed process leaves in file://."""
 
@@ -84,7 +85,7 @@ def publish_generation(remote: RemoteFolder, manifest: Manifest, number: int) ->
     """
     published = replace(manifest, generation=number)
     name, content = generation_name(number), encode_manifest(published)
-    # a write whose answer was lost is repeated, and then finds the file that it wrote itself
+    # a write is repeated if its answer was lost, and may then find its own file
     if not remote.create(name, content) and remote.read(name) != content:
         raise Unavailable(
             f"{remote.url}: another process published generation {number} at the same time; run the command again to publish "
@@ -110,7 +111,7 @@ def missing_segments(remote: RemoteFolder, manifest: Manifest) -> list[SegmentEn
 
 
 def require_empty(remote: RemoteFolder) -> None:
-    """Refuse a place that holds something else. An interrupted first push leaves segments and a tokenizer."""
+    """Refuse a place that holds other files than segments and a tokenizer. An interrupted first push leaves these."""
     foreign = [name for name in remote.sizes() if name != SEGMENTS_NAME and not Path(name).match(TOKENIZER_PATTERN)]
     if foreign:
         raise InvalidArgument(f"{remote.url} holds {min(foreign)!r} and is no datastore; name a new or empty folder")
@@ -192,8 +193,8 @@ def roll_back(url: str, number: int) -> Manifest:
 def prune(remote: RemoteFolder, keep: int) -> int:
     """Remove all but the newest ``keep`` generations, and then segments that no kept generation names.
 
-    Segments of the removed generations go immediately, other segments after STRAY_SECONDS. A copy that reads an old generation
-    meanwhile misses a file, and takes the newest generation instead.
+    Segments of the removed generations are removed immediately, other segments after STRAY_SECONDS. A copy that reads
+    an old generation meanwhile misses a file, and takes the newest generation instead.
 
     Returns:
         The number of removed segments.

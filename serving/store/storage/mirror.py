@@ -20,7 +20,7 @@ from suffolk.serving.store.storage.pull import pull
 POLL_SECONDS = 10.0
 """Seconds between two looks at the URL, by default. One look lists one folder."""
 RETRY_SECONDS = 300.0
-"""After each failure, the next look is later, up to this time."""
+"""Longest time between two looks. Each failure in a row lengthens the time."""
 CLOSE_SECONDS = 5.0
 LOG = logging.getLogger("suffolk.storage")
 
@@ -66,7 +66,7 @@ class MirroredDatastore(WatchedDatastore):
         return self._pull_problem or super().problem
 
     def close(self) -> None:
-        """Stop following, and close the current generation. A running copy ends; the next one goes on there."""
+        """Stop following, and close the current generation. A running copy is ended. The next copy continues it."""
         self._closed = True
         if (pulling := self._pulling) is not None:
             pulling.terminate()
@@ -74,7 +74,8 @@ class MirroredDatastore(WatchedDatastore):
         super().close()
 
     def _look(self) -> bool:
-        """Copy a new generation, if there is one. Whether the newest one is here; a damaged segment is fetched each time."""
+        """Copy a new generation, if there is one. Returns whether the newest one is here. A damaged segment is fetched
+        each time."""
         try:
             if newest_number(self._remote) != read_manifest(self.path).generation:
                 self._pull()
@@ -87,7 +88,7 @@ class MirroredDatastore(WatchedDatastore):
         return not self._pull_problem
 
     def _pull(self) -> None:
-        """Copy the newest generation in a process. Raises Unavailable: it failed; the message is its own."""
+        """Copy the newest generation in a process. Raises Unavailable with the message of that process: it failed."""
         command = [sys.executable, "-m", "suffolk", "pull", self._remote.url, str(self.path)]
         LOG.info("%s has a new generation; copying it to %s", self._remote.url, self.path)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as self._pulling:

@@ -21,7 +21,8 @@ class CopyOrigin:
 
     Attributes:
         url: the place in storage.
-        manifests: digests of manifests whose content is there too. The copy is unchanged if it has one of these.
+        manifests: digests of manifests whose content is at ``url``. The copy is unchanged if its manifest has one of
+            these digests.
     """
 
     url: str
@@ -39,7 +40,7 @@ def record_origin(store: Path, url: str, *manifests: Manifest) -> None:
 
 
 def require_replaceable(store: Path, url: str, current: Manifest) -> None:
-    """Refuse to replace the datastore in ``store`` unless ``url`` holds the same. ``current``: the manifest in
+    """Refuse to replace the datastore in ``store`` unless ``url`` holds the same content. ``current``: the manifest in
     ``store``.
 
     Raises:

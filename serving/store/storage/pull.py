@@ -39,9 +39,9 @@ class PullReport:
     Attributes:
         url, store: the URL, and the folder of the copy.
         generation: number of the generation that the folder holds.
-        changed: whether this pull published it in the folder. Otherwise the folder held it before.
+        changed: whether this pull changed the folder. Otherwise the folder held that generation before.
         segments, bytes: number and size of its segments.
-        fetched_files, fetched_bytes: of these, what the folder lacked.
+        fetched_files, fetched_bytes: the part of these that the folder lacked.
         seconds: wall time.
     """
 

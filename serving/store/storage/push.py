@@ -107,7 +107,7 @@ def _push(datastore: Datastore, remote: RemoteFolder, keep: int, show: WorkProgr
     if newest is None or published:
         newest = publish_generation(remote, manifest, numbers[-1] + 1 if numbers else 1)
         failpoint("push.published")
-        sent += _send_missing(datastore, remote, show)  # another push may have removed what this one found there
+        sent += _send_missing(datastore, remote, show)  # another push may have removed segments found before
     _record(datastore, remote.url)
     return PushReport(
         store=str(datastore.path),
@@ -148,7 +148,8 @@ def _verify(datastore: Datastore, entries: Sequence[SegmentEntry], meter: Meter)
 
 
 def _send(store: Path, remote: RemoteFolder, entries: Sequence[SegmentEntry], meter: Meter) -> None:
-    """Send files, PARALLEL at a time. After an error or Ctrl-C the running ones are given up, and nothing of them appears."""
+    """Send files, PARALLEL at a time. After an error or Ctrl-C, running transfers are given up. None of their files
+    appears."""
     names = [f"{SEGMENTS_NAME}/{entry.name}" for entry in entries]
     with ThreadPoolExecutor(PARALLEL) as pool:
         sendings = [pool.submit(remote.upload, store / name, name, meter.add) for name in names]
