@@ -311,8 +311,7 @@ class Datastore(Retriever):
         self._deletions = []
 
     def _live_locator(self) -> _native.Searcher:
-        """A searcher with the indices of deleted documents. It is made on first use, because making it reads the list
-        of deleted documents."""
+        """A searcher that knows the deleted documents. It is created on first use, because this reads the list of them."""
         self.native()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "file", "memory"})
-"""Schemes of URLs. Others that fsspec knows, such as ftp, cannot list, read parts or publish as datastores need it."""
+"""Supported schemes of URLs. Other schemes of fsspec (ftp) lack calls that datastores need to list, read parts or publish."""
 FORMS = (
     "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
 )

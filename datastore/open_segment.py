@@ -50,7 +50,7 @@ class OpenSegment:
         return self.native.read_tokens(begin, end - begin)
 
     def occurrence(self, position: int, before: int, length: int, datastore: str) -> Occurrence:
-        """The occurrence at token ``position``, with at most ``before`` tokens before it and ``length`` from it on.
+        """The occurrence at token ``position``, with at most ``before`` tokens before it and ``length`` tokens from it on.
 
         Raises:
             Corruption: the position is in no document, or the document table is damaged.

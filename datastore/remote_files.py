@@ -85,7 +85,7 @@ def _matching(files: Any, path: str) -> dict[str, Any]:
 
 
 def _listed(files: Any, path: str) -> dict[str, Any]:
-    """The files below ``path``, and the file ``path``, with facts. A bucket may let a caller read files and not list them."""
+    """The files below ``path``, and the file ``path``, with their facts. A bucket may allow reads of files, but no listing."""
     found: dict[str, Any] = {}
     if "://" not in path:  # over HTTP, the page that lists files is not one of the files
         with suppress(OSError):
@@ -107,7 +107,7 @@ def open_url(url: str) -> BinaryIO:
 
 
 def read_head(url: str, size: int) -> bytes:
-    """The first ``size`` bytes of a file that ``find_files`` found, or all if it is shorter. Errors as ``storage_errors``."""
+    """The first ``size`` bytes of a file that ``find_files`` found; all bytes if it has fewer. Errors as ``storage_errors``."""
     files, path = file_system_at(url)
     with storage_errors(url):
         return bytes(files.cat_file(path, start=0, end=size))

@@ -47,7 +47,7 @@ class RemoteFolder:
         self._options = next((UPLOAD_OPTIONS[scheme] for scheme in schemes if scheme in UPLOAD_OPTIONS), {})
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Name -> bytes of the files directly in ``folder``; a folder in it has -1 bytes. Empty if there is no such folder."""
+        """Map names directly in ``folder`` to sizes in bytes. The size of a folder is -1. Empty if ``folder`` does not exist."""
         path = self._path(folder)
         with storage_errors(self.place(folder)):
             self._files.invalidate_cache()
@@ -172,7 +172,7 @@ class RemoteFolder:
 
     @contextmanager
     def _written(self, name: str) -> Iterator[tuple[BinaryIO, str]]:
-        """A new file beside the local file ``name``, and its path; it is removed at the end if it is still there."""
+        """Yield a new file beside the local file ``name``, and its path. At the end, it is removed if it still exists."""
         folder, _, last = self._path(name).rpartition("/")
         os.makedirs(folder, exist_ok=True)
         path = f"{folder}/.{last}.{secrets.token_hex(4)}.tmp"

@@ -185,7 +185,7 @@ def _convert(name: str) -> Tokenizer:
 
 
 def token_texts(store: Retriever, ids: Tokens) -> list[str]:
-    """The text of each token of ``ids``. A character of several tokens belongs to the last of them; the others show U+FFFD."""
+    """The text of each token of ``ids``. If a character has several tokens, the last one shows it, the others U+FFFD."""
     return _texts(store, [], [int(token) for token in ids], range(-1, len(ids) - 1))
 
 
