@@ -18,9 +18,9 @@ def lacks_tools(template: str, tools: Sequence[Any]) -> bool:
 
 
 def generic_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """Convert ``messages`` to roles that every template knows. The first message then begins with a description of ``tools``.
+    """Convert ``messages`` to roles that every template knows.
 
-    The arguments of calls are objects.
+    If there are ``tools``, the first message begins with their description. The arguments of calls must be objects.
     """
     functions = "\n".join(json.dumps(_function(tool), ensure_ascii=False) for tool in tools)
     found = [_plain(message) for message in messages]

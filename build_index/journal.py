@@ -1,4 +1,4 @@
-"""The journal from which a build resumes after a crash: a JSON line of settings, then one for each finished segment."""
+"""The journal from which a build resumes after a crash: a JSON line of settings, then a line for each finished segment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 4
-"""Increased whenever blocks are cut, tokenized or counted differently. Only a version with the same number resumes a build."""
+"""Grows whenever blocks are cut, tokenized or counted differently. Only a version with the same number resumes a build."""
 
 
 @dataclass(frozen=True, slots=True)
