@@ -15,7 +15,7 @@ from suffolk.datastore.settings import Threads, Within, check_fields, option
 DEFAULT_SEGMENT_TOKENS = 128 << 20
 DEFAULT_ORDER_DEPTH = 64
 MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
-"""A segment takes whole blocks, so it may exceed its size by one block. The sort takes at most 2^31 tokens."""
+"""Largest ``segment_tokens``. A segment may exceed it by one block, and the sort takes at most 2^31 tokens."""
 
 TOKEN_FORMATS = ("u16", "u32")
 TOKENIZATIONS = ("auto", "exact")

@@ -48,8 +48,7 @@ class BlockEncoders(Protocol):
 
 @contextmanager
 def open_encoders(workers: int) -> Iterator[BlockEncoders]:
-    """Context manager of encoders. If ``workers`` is above 1, encoders are that many processes. They end with the
-    context."""
+    """Context manager of encoders. If ``workers`` is above 1, this number of processes encodes. They end with the context."""
     if workers <= 1:
         yield InlineEncoder()
         return

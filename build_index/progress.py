@@ -17,7 +17,7 @@ PLAIN_SECONDS = 30.0
 DRAW_SECONDS = 0.1
 """Least seconds between two drawings of a bar."""
 SPEED_SECONDS = 600.0
-"""The time left is extrapolated from the last seconds, of this number."""
+"""The last seconds of work from which the time left is extrapolated."""
 T = TypeVar("T")
 
 

@@ -166,7 +166,7 @@ class Workspace:
         """Refuse to publish while an interrupted build waits in this folder. The build would use the same generation number.
 
         Raises:
-            Unavailable: an interrupted build waits in this folder. The message names the command to repeat ``afterwards``.
+            Unavailable: an interrupted build waits in this folder. ``afterwards``: the last step that the message advises.
         """
         if self.holds_work() and not self._is_published():
             raise Unavailable(
@@ -302,7 +302,9 @@ def _remove_empty(store: Path, created: Path | None) -> None:
         return
     if (store / SEGMENTS_NAME).exists():
         (store / SEGMENTS_NAME).rmdir()
-    (store / LOCK_NAME).unlink(missing_ok=True)  # comes last: ``_refuse_foreign`` accepts the other files only with the lock
+    (store / LOCK_NAME).unlink(
+        missing_ok=True
+    )  # comes last: ``_refuse_foreign`` accepts the other files only with the lock
     for folder in (store, *store.parents):
         if created is None or created not in (folder, *folder.parents):
             return
