@@ -138,9 +138,7 @@ def _resume(
         if journal.finished:
             show.note(f"going on after {count(len(journal.finished), 'segment')} of an interrupted build")
         if not journal.complete:
-            write_journal(
-                workspace.journal, settings, journal.proof, journal.finished
-            )  # removes a torn or unusable end
+            write_journal(workspace.journal, settings, journal.proof, journal.finished)  # drops a torn or unusable end
         return BuildState(generation, journal.proof, workers, list(journal.finished), len(journal.finished))
     if journal is not None:
         show.note(f"starting over, not going on with the interrupted build in {workspace.folder}: {journal}")

@@ -198,9 +198,7 @@ def _written(value: Any) -> Any:
 def _bytes(column: Any) -> Any:
     """Convert a text column to bytes; keep other columns. The later parsing replaces and counts invalid UTF-8 in the bytes."""
     if str(column.type).startswith("dictionary"):
-        column = _bytes(column.dictionary).take(
-            column.indices
-        )  # pyarrow cannot decode dictionaries of all kinds of texts
+        column = _bytes(column.dictionary).take(column.indices)  # pyarrow cannot decode all dictionaries
     return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column
 
 

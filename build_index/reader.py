@@ -34,11 +34,7 @@ def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[Tok
     """
     try:
         ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except (
-        ValueError,
-        EOFError,
-        zipfile.BadZipFile,
-    ) as error:  # not shown: numpy's message advises to unpickle the file
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's own message advises to unpickle the file
         raise _no_array(file) from error
     if not isinstance(ids, np.ndarray):  # the file is an archive of arrays, even if it is named .npy
         ids.close()
@@ -95,9 +91,7 @@ def _runs(file: InputFile, ids: npt.NDArray[np.integer], end_of_document: int | 
         window = np.asarray(ids[start : start + BLOCK_TOKENS])
         if end_of_document is not None and start + len(window) < total:
             ends = np.flatnonzero(window == end_of_document)
-            if len(
-                ends
-            ):  # without an end-of-document id, the document is longer than the block, and is cut at the block's end
+            if len(ends):  # without an end-of-document id, the document is cut at the end of the block
                 window = window[: int(ends[-1]) + 1]
         yield TokenRun(file.path, start, window), file.size * (start + len(window)) // total
         start += len(window)

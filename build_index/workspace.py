@@ -302,9 +302,7 @@ def _remove_empty(store: Path, created: Path | None) -> None:
         return
     if (store / SEGMENTS_NAME).exists():
         (store / SEGMENTS_NAME).rmdir()
-    (store / LOCK_NAME).unlink(
-        missing_ok=True
-    )  # comes last: ``_refuse_foreign`` accepts the other files only with the lock
+    (store / LOCK_NAME).unlink(missing_ok=True)  # last: with the lock, ``_refuse_foreign`` accepts the other files
     for folder in (store, *store.parents):
         if created is None or created not in (folder, *folder.parents):
             return
