@@ -18,7 +18,7 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#9
 _ROOM = 18
 """Largest number of bars in a group that leaves room for value labels."""
 _SHORT = 14
-"""Characters of a series' name, so that four names fit below a chart."""
+"""Characters in the name of a series. Four names of this length fit below a chart."""
 _INK = "#010203"
 """Stands for the colour of the surrounding text in an SVG."""
 _SVG: dict[str, Any] = {

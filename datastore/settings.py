@@ -64,7 +64,7 @@ class Within:
 
 
 MOST = (1 << 31) - 1
-"""Largest signed number of 32 bits, the default bound of numbers. More of anything does not fit into memory."""
+"""Largest signed number of 32 bits, the upper bound of counts. More of anything does not fit into memory."""
 Share = Annotated[float, Within(ABOVE_0, 1)]
 Count = Annotated[int, Within(1, MOST, f"1 or more, up to {MOST}")]
 MAX_THREADS = 1024

@@ -1,6 +1,6 @@
 """Decodes the answers of an epoch, by the clock or along known answers in counted time.
 
-Counted time is computed from stored costs, so other programs on the machine do not change it.
+Counted time adds the stored costs of passes and the processor time of all other code. Other programs do not change it.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class LiveMemory(Memory):
 
 
 class PromptTrees(LiveMemory):
-    """One index for each prompt. At the end of an epoch, the epoch's answers replace it. Only its prompt searches it.
+    """One index for each prompt, searched for this prompt alone. At an epoch's end, it is rebuilt from the epoch's answers.
 
     This is the design of HistoSpec (RhymeRL, arXiv 2508.18588): a suffix tree for each prompt, built from the previous epoch.
     """

@@ -99,7 +99,7 @@ class BlockSource:
         local = any(not is_storage_url(file.path) for file in unit.files)
         node: Any = NodeAffinitySchedulingStrategy(self.cluster.this_node, soft=False) if local else "SPREAD"
         reader = ray.remote(read_unit).options(
-            num_cpus=0,  # a waiting reader must not hold a core that its tasks need
+            num_cpus=0,  # a waiting reader must not hold a core that the encoding tasks need
             num_returns="streaming",
             _generator_backpressure_num_objects=2 * BLOCKS_AHEAD,
             max_retries=0,
