@@ -14,7 +14,7 @@ from suffolk.datastore.settings import REQUIRED, Count, Share, Within, argument,
 
 LONGEST_SEQUENCE = 64
 LEAST_SORTED = 10_000
-"""Tokens of the smallest input of a sort, by which repeats of one document are still whole."""
+"""Tokens of the smallest input of a sort. In an input of this size, repeats of one document are still whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class RetrievalBenchOptions(MeasuredStore):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions(MeasuredStore):
-    """Calls under load have the largest of ``batches``."""
+    """Settings of the measurement of a draft service. Calls under load have the largest of the batch sizes ``batches``."""
 
     calls: Count = option(500, "calls of each batch size, one after another")
     batches: Annotated[tuple[Count, ...], Within(1)] = option((1, 32), "contexts in such a call", several=True)
@@ -96,7 +96,7 @@ class CountingOptions(MeasuredStore):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildingOptions:
-    """``workdir``: parent of a temporary folder for both indexes. ``seed``: of the ranks at which a sorted order is checked."""
+    """``workdir``: parent of a temporary folder for both indexes. ``seed``: chooses the ranks at which an order is checked."""
 
     corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern with text", metavar="CORPUS")
     tokenizer: str = option(REQUIRED, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")

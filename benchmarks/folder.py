@@ -32,7 +32,7 @@ def make_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(within: Path) -> Iterator[Path]:
-    """A new folder in ``within``, removed at the end, also after an error. ``within`` is created if it is missing.
+    """Yield a new folder in ``within``. It is removed at the end, also after an error. ``within`` is created if it is missing.
 
     Raises:
         ResourceExhausted: the folder cannot be created.

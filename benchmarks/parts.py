@@ -1,6 +1,6 @@
 """Runs the parts of a measurement in turn, and keeps the finished ones on Ctrl-C.
 
-The order lets a slow moment of the machine affect all methods and groups alike.
+The parts are ordered so that a slow moment of the machine affects all methods and groups alike.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def keep(parts: Iterable[T], of: int, unit: str, shown: bool = True) -> tuple[li
     Args:
         of: total number of parts.
         unit: name of the parts, in the plural.
-        shown: whether to show the progress; one of two nested calls does.
+        shown: whether to show the progress. Of two nested calls, only one shows it.
 
     Returns:
-        The parts, and the point where they stopped; None if all are done.
+        The finished items, and the point where the parts stopped; None if all are done.
 
     Raises:
         KeyboardInterrupt: Ctrl-C came before the first part was finished, or a second time.
@@ -81,8 +81,8 @@ def alternating(items: Iterable[T], group_of: Callable[[T], str]) -> list[T]:
 def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int) -> dict[str, list[float]]:
     """Measure seconds of each call for each query, ``rounds`` times, after one warm-up round.
 
-    In a round, a call gets all queries in one random order before the next call starts. So the processor's caches hold
-    what the same call left there. The order of calls rotates.
+    In a round, a call gets all queries in one random order before the next call starts. So the processor's caches hold data of
+    this call. The order of calls rotates.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)
@@ -101,7 +101,7 @@ def time_alternating(
 ) -> dict[str, list[float]]:
     """Like ``time_rounds``, but each query goes to all calls before the next query starts.
 
-    So the processor's caches hold what the other calls left there.
+    So the processor's caches hold data of the other calls.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)

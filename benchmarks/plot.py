@@ -16,9 +16,9 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#9
 """Colours that colour-blind readers can tell apart, on white and on black (Okabe and Ito). Further series are hatched."""
 
 _ROOM = 18
-"""Most bars in one group that leave room for value labels."""
+"""Largest number of bars in a group that leaves room for value labels."""
 _SHORT = 14
-"""Longest name of a series, in characters, of which four fit below a chart."""
+"""Characters in the name of a series. Four names of this length fit below a chart."""
 _INK = "#010203"
 """Stands for the colour of the surrounding text in an SVG."""
 _SVG: dict[str, Any] = {
@@ -81,7 +81,7 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
 
 
 def svg(panel: Panel) -> str:
-    """Draw ``panel`` as an SVG element for a page, whose text colour and font it takes. Names in it are escaped.
+    """Draw ``panel`` as an SVG element for a page. The element takes the page's text colour and font. Names are escaped.
 
     Raises:
         Unsupported: matplotlib is not installed.
@@ -128,7 +128,7 @@ def _label(value: float) -> str:
 
 
 def _style(**settings: Any) -> Any:
-    """matplotlib's settings inside a block. A dollar sign in a name is a dollar sign."""
+    """Set ``settings`` of matplotlib inside a block. A dollar sign in a name is drawn, and does not begin a formula."""
     import matplotlib
 
     changed: Any = {"text.parse_math": False} | settings

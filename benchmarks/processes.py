@@ -28,7 +28,7 @@ class Watched:
         cpu_seconds: processor time of the command and its children.
         peak_bytes: largest total resident memory of the command and its descendants, sampled 20 times a second. Shared
             pages and mapped files count once per process.
-        largest_bytes: largest resident memory of any one of these processes, as the system counts it.
+        largest_bytes: largest resident memory of a single one of these processes, as the system counts it.
     """
 
     output: str
@@ -42,8 +42,8 @@ def run_watched(command: Sequence[str]) -> Watched:
     """Run ``command``.
 
     Raises:
-        InvalidArgument: it is a command of Suffolk that refused its input; with its message.
-        Internal: the command failed otherwise; with its output.
+        InvalidArgument: a command of Suffolk refused its input. The error holds the command's message.
+        Internal: the command failed otherwise. The error holds its output.
     """
     before, peak, largest = _children_seconds(), 0, 0
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -100,12 +100,12 @@ def peak_memory() -> int:
 
 
 def grown_memory(before: dict[str, int]) -> dict[str, int]:
-    """Growth since ``before``, in bytes."""
+    """Return the growth of each kind of resident memory since ``before``, in bytes."""
     return {name: size - before[name] for name, size in resident_memory().items()}
 
 
 def family_memory(process: int) -> tuple[int, int]:
-    """Resident bytes of a process and its descendants: the current sum, and the peak of any one.
+    """Return resident bytes of a process and its descendants: their current sum, and the largest peak of a single process.
 
     Shared pages count once per process.
     """
@@ -132,6 +132,6 @@ def _family(process: int) -> list[int]:
 
 
 def _field(status: str, name: str) -> int:
-    """Bytes on a line of /proc/PID/status; 0 if the line is missing, as for a zombie."""
+    """Return the bytes on a line of /proc/PID/status. Returns 0 if the line is missing, as for a zombie."""
     line = next((line for line in status.splitlines() if line.startswith(f"{name}:")), "")
     return int(line.split()[1]) * 1024 if line else 0

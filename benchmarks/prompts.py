@@ -24,7 +24,7 @@ class Prompt:
         name: the name of its row (``row_name``).
         group: name in reports: the row's set or the file's name, followed by the style if both styles run.
         messages: role and content of each message, for the model's chat template; empty for plain text.
-        text: text after the messages: the beginning of the answer. Without messages, the whole prompt.
+        text: the beginning of the answer, which follows the messages. Without messages, the whole prompt.
     """
 
     name: str
@@ -38,7 +38,7 @@ def load_prompts(
 ) -> list[Prompt]:
     """Load the prompts of files, and of all .jsonl files in folders.
 
-    ``limit`` takes a random sample of at most ``limit`` rows from each file, in order.
+    With ``limit``, each file gives a random sample of at most ``limit`` rows, in the file's order.
 
     A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style
     "prefill" the answer begins with the row's prefill. With "both", rows with a prefill run in both styles.
@@ -76,7 +76,7 @@ def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]
 
 
 def row_name(row: dict[str, Any], path: Path, number: int) -> str:
-    """The name of a row: its ``id``, else its ``task_id``, else its file and line."""
+    """Return the name of a row: its ``id``, else its ``task_id``, else its file and line."""
     return str(row.get("id", row.get("task_id", f"{path.name}:{number}")))
 
 

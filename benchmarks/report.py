@@ -118,7 +118,7 @@ def _accelerators() -> list[str]:
 
 
 def quantiles_us(seconds: Sequence[float] | npt.NDArray[np.float64]) -> dict[str, float]:
-    """Return p50, p90, p99 and mean in microseconds, and the number of calls. Without calls, only that number."""
+    """Return p50, p90, p99 and mean in microseconds, and the number of calls. Without calls, return only the number."""
     if not len(seconds):
         return {"calls": 0}
     p50, p90, p99 = (float(value) * 1e6 for value in np.percentile(seconds, [50, 90, 99]))
@@ -145,7 +145,7 @@ def package_versions(*packages: str) -> dict[str, str]:
 def commit() -> str | None:
     """The commit of this checkout, followed by ``+changes`` if files differ from it; None outside a checkout."""
     try:
-        _git("ls-files", "--error-unmatch", ".")  # an unrelated checkout contains the installed package
+        _git("ls-files", "--error-unmatch", ".")  # fails if the package is installed within an unrelated checkout
         head = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):  # no git, or an installed package: the commit is unknown

@@ -1,4 +1,4 @@
-"""Arrow files: with a footer, such as Feather files, or streams, as ``datasets`` keeps them."""
+"""Reads Arrow files with a footer (Feather files), and Arrow streams (files of the package ``datasets``)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from suffolk.build_index.record_fields import top_name
 
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
-"""First bytes. Other files may begin as streams, too."""
+"""First bytes of both kinds. Files of other formats may begin with the bytes of a stream, too."""
 STREAM_ENDINGS = (".arrow", ".arrows", ".ipc", ".feather")
 _END = STREAM + bytes(4)
-"""The end mark of a stream. Writers may leave it out. Then a stream that was cut between two batches looks complete."""
+"""The end mark of a stream. Writers may omit it, so a stream cut between two batches looks complete."""
 
 
 class ArrowFile(ExitStack):
     """An open Arrow file or stream. A context manager. Calls raise pyarrow's errors."""
 
     def __init__(self, source: Any) -> None:
-        """``source``: a path, or an open file, which is closed with this one."""
+        """``source``: a path, or an open file, which ``close`` closes too."""
         import pyarrow
 
         super().__init__()
@@ -32,9 +32,9 @@ class ArrowFile(ExitStack):
         self.schema_arrow = self._reader.schema
 
     def batches(self, columns: list[str], size: int) -> Iterator[tuple[Any, int]]:
-        """The rows in batches, each with the number of bytes read so far of the file of ``size`` bytes.
+        """Yield the rows in batches, each with the number of bytes read so far. ``size``: bytes of the file.
 
-        If a dotted name is no column, the batches have the whole column before the dot.
+        If a dotted name in ``columns`` is no column, the batches have the whole column named before the dot.
         """
         import pyarrow
 

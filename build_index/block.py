@@ -49,8 +49,7 @@ class Records:
 class Texts:
     """Whole documents as (source, text or UTF-8 bytes).
 
-    ``metadata`` has an entry for each document, or is empty if no document has metadata. ``left_out``: what is too
-    damaged to read.
+    ``metadata`` has an entry for each document, or is empty if no document has metadata. ``left_out``: parts too damaged to read.
     """
 
     documents: tuple[tuple[str, str | bytes], ...]

@@ -57,12 +57,11 @@ def build(
 ) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
-    After an interruption, a call with the same settings keeps the finished segments and resumes with the next. The
-    files equal an uninterrupted build's, byte for byte.
+    After an interruption, a call with the same settings keeps the finished segments and resumes with the next segment. The files
+    have the same bytes as those of an uninterrupted build.
 
     Args:
-        open_maker: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The written bytes are
-            the same.
+        open_maker: does the work on this machine, or on a cluster if it is ``on_ray(address)``. The written bytes are the same.
         make_workspace: returns the files of the build in the folder ``options.output``.
 
     Raises:
@@ -214,7 +213,7 @@ def _report(
     options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, clock: PartClock
 ) -> BuildReport:
     counts = _totals(state.finished[: state.resumed])
-    counts.add(gatherer.run)  # with the blocks without tokens after the last segment
+    counts.add(gatherer.run)  # also counts blocks without tokens after the last segment
     return BuildReport(
         store=str(options.output),
         generation=generation,
@@ -246,10 +245,10 @@ def _report(
 
 
 class PartClock:
-    """Wall seconds of each part, from one lap to the next. Not thread-safe.
+    """Measures the wall seconds of each part of a build, from one lap to the next. Not thread-safe.
 
     Attributes:
-        seconds: by part, in the order of their first laps.
+        seconds: map from part to seconds, in the order of the parts' first laps.
     """
 
     def __init__(self) -> None:
@@ -257,7 +256,7 @@ class PartClock:
         self._began = self._last = time.monotonic()
 
     def lap(self, part: str, without: float = 0.0) -> None:
-        """Add the time since the last lap to ``part``. ``without``: seconds of it that are measured elsewhere."""
+        """Add the time since the last lap to ``part``. ``without``: seconds to subtract, because they are measured elsewhere."""
         now = time.monotonic()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last - without
         self._last = now

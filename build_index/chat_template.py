@@ -52,11 +52,11 @@ class ChatTemplate:
             asking: whether the text ends with the header of the model's next answer.
 
         Raises:
-            InvalidArgument: the template rejects the conversation, and its simpler forms. The message holds only the reason.
+            InvalidArgument: the template rejects the conversation and its simpler forms. The message holds only the reason.
         """
         name = WITH_TOOLS if tools and WITH_TOOLS in self.sources else DEFAULT
         template = _compile(self.sources[name])
-        if lacks_tools(" ".join(self.sources.values()), tools):  # as the worker's prompts have them
+        if lacks_tools(" ".join(self.sources.values()), tools):  # then tools are text, as in the worker's prompts
             messages, tools = generic_messages(messages, tools), ()
         refusals: list[InvalidArgument] = []
         for form in simpler_forms([dict(message) for message in messages]):
@@ -80,10 +80,10 @@ class ChatTemplate:
 
 
 def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
-    """Load the chat template of a model folder, of the folder of a ``tokenizer.json``, or of a hub name; None if it has none.
+    """Load the chat template of a model folder, of the folder of a ``tokenizer.json``, or of a hub name. None if there is none.
 
     Raises:
-        Corruption: its files cannot be read.
+        Corruption: the template's files cannot be read.
     """
     config = _read_json(name_or_path, CONFIG_FILE)
     written = model_file(name_or_path, TEMPLATE_FILE)
@@ -93,7 +93,7 @@ def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
     if isinstance(found, list):
         found = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
     named = found if isinstance(found, dict) else {DEFAULT: found}
-    if (more := model_file(name_or_path, TOOLS_FILE)) is not None:  # beside TEMPLATE_FILE, in newer folders
+    if (more := model_file(name_or_path, TOOLS_FILE)) is not None:  # newer folders have it beside TEMPLATE_FILE
         named = named | {WITH_TOOLS: more.read_text(encoding="utf-8-sig")}
     sources = {str(name): source for name, source in named.items() if isinstance(source, str)}
     if DEFAULT not in sources:

@@ -60,7 +60,7 @@ class CompactReport:
 class _Group:
     """Neighbouring segments to merge into one segment of ``tokens`` tokens, separators included.
 
-    A segment that a live store published is a group of its own, so that the age of its documents stays known.
+    A segment that a live store published forms its own group, because the age of its documents must stay known.
     """
 
     entries: tuple[SegmentEntry, ...]
@@ -77,28 +77,27 @@ def compact(
     """Merge the segments of ``store`` into at most ``segments``. A merged segment has at most ``MAX_SEGMENT_TOKENS`` tokens.
 
     Neighbours are merged, the smallest first. Documents keep their order, and no answer changes. Segments that a live store
-    published are neither merged nor counted, because it evicts them by their age. Deleted documents are taken out of all
-    segments. If all are deleted, one empty document is left, because a generation holds at least one segment.
-    The checksums of all files are verified first. A crash or Ctrl-C at any point leaves the old generation or the new
-    one.
+    published are neither merged nor counted, because the live store evicts them by their age. Deleted documents are removed from
+    all segments. If all documents are deleted, one empty document is left, because a generation holds at least one segment. The
+    checksums of all files are verified first. A crash or Ctrl-C at any point leaves the old generation or the new one.
 
     Args:
         segments: 1 or more.
         threads: number of threads that merge; 0: one per core.
 
     Memory: 1/8 byte a token, twice the document table of the largest new segment, and some MiB a thread.
-    Disk: the new segments beside the old ones.
+    Disk: the new segments, while the old ones still exist.
 
     Raises:
         InvalidArgument: ``segments`` is below 1, or a new segment's document table would be too large.
         NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
-        Unavailable: another process writes to the datastore, or it holds an interrupted build.
+        Unavailable: another process writes to the datastore, or the datastore holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
     check_range("segments", segments, 1)
     check_range("threads", threads, 0, MAX_THREADS)
     path, began = Path(store), time.monotonic()
-    read_manifest(path)  # raises before a folder is made
+    read_manifest(path)  # raises if there is no datastore, before a folder is created
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         deleted = datastore.deleted()
         groups = _group(_left(datastore, deleted), segments)
@@ -126,7 +125,7 @@ def compact(
 
 
 def _left(datastore: Datastore, deleted: Deleted) -> list[_Group]:
-    """Each segment as a group of its own, without its deleted documents."""
+    """Return one group for each segment, without the segment's deleted documents."""
     return [
         _Group(
             (entry,),
@@ -142,7 +141,7 @@ def _tokens_of(datastore: Datastore, segment: str, documents: npt.NDArray[np.uin
 
 
 def _group(groups: list[_Group], wanted: int) -> list[_Group]:
-    """Join neighbours that are not live, the smallest pair first, until ``wanted`` are left or every pair would be too large."""
+    """Join neighbours that are not live, the smallest pair first, until ``wanted`` groups are left or every pair is too large."""
     while sum(group.live_time is None for group in groups) > wanted:
         pairs = [
             (one.tokens + other.tokens, place)
@@ -168,13 +167,13 @@ class _Compaction:
     progress: WorkProgress
 
     def run(self) -> Manifest:
-        """Verify all checksums, then merge. Without that check, damaged tokens would get valid checksums."""
+        """Verify all checksums, then merge. Without this check, damaged tokens would get valid checksums."""
         sizes = {entry.name: entry.tokens for entry in self.datastore.manifest.files()}
         self.datastore.verify("checksums", segment_progress(self.progress, "checking", sizes))
         return self.datastore.manifest.next(segments=tuple(self._merge()), deletions=())
 
     def _merge(self) -> list[SegmentEntry]:
-        """The new segment of each group that still has documents. A segment that stays alone and whole is kept."""
+        """Return the new segment of each group that still has documents. A group of one unchanged segment keeps this segment."""
         generation = self.datastore.manifest.generation + 1
         names = [
             self.workspace.segment_name(generation, number, group.live_time) for number, group in enumerate(self.groups)
@@ -200,7 +199,7 @@ class _Compaction:
         return merged or [self._empty_segment()]
 
     def _empty_segment(self) -> SegmentEntry:
-        """A new segment that holds one document without tokens."""
+        """Write a new segment that holds one document without tokens."""
         manifest = self.datastore.manifest
         dtype = token_dtype(manifest.vocab_size)
         segment = write_segment(

@@ -54,29 +54,30 @@ def delete(
 ) -> DeletionReport:
     """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``.
 
-    A datastore opened later answers as if they had never been in it. Their tokens stay in the segment files until
+    A datastore opened later answers as if the documents had never been in it. Their tokens stay in the segment files until
     ``suffolk.build_index.compact`` removes them. A crash at any point leaves the old generation or the new one. The checksums of
     all files are verified first.
 
     Args:
         store: the datastore's folder.
         ids: sources of documents, as whole strings; if empty, documents of every source.
-        where: conditions such as ``license=gpl-3.0`` (``suffolk.datastore.query.parse_query``).
+        where: conditions, for example ``license=gpl-3.0`` (``suffolk.datastore.query.parse_query``).
         dry_run: count the documents, but delete none.
         threads: number of threads that sort; 0: one per core.
-        fields: fields that a condition may name although no document here has them.
+        fields: further fields that a condition may name, even if no document has them.
 
-    Memory: as much as building a segment of the deleted tokens, at most 64 million, and an entry for each document.
+    Memory: that of building a segment of the deleted tokens (at most 64 million), and an entry for each document.
 
     Raises:
-        InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has its field.
+        InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has a condition's
+            field.
         NotFound, Corruption, Unsupported: as ``open_datastore``.
-        Unavailable: another process writes to the datastore, or it holds an interrupted build.
+        Unavailable: another process writes to the datastore, or the datastore holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
     path = Path(store)
     query = parse_query(ids, where)
-    read_manifest(path)  # raises before a folder is made
+    read_manifest(path)  # raises if there is no datastore, before a folder is created
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         chosen: Sources = {}
         known, sources = {"source", *fields}, set()
@@ -113,7 +114,7 @@ def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, thread
 
 
 def deleted_sources(datastore: Datastore, without: Collection[str] = ()) -> Sources:
-    """The documents that are deleted already, except documents of the segments in ``without``."""
+    """Return the documents that are already deleted, except documents of the segments in ``without``."""
     places = ((deleted_place(found), found.source) for found in datastore.deletion_origins())
     return {place: source for place, source in places if place[0] not in without}
 
@@ -121,7 +122,7 @@ def deleted_sources(datastore: Datastore, without: Collection[str] = ()) -> Sour
 def write_deletions(
     workspace: Workspace, datastore: Datastore, sources: Sources, threads: int
 ) -> tuple[SegmentEntry, ...]:
-    """Deletion segments of the documents in ``sources``: one, or several of about 64 million tokens."""
+    """Write deletion segments of the documents in ``sources``: one segment, or several of about 64 million tokens."""
     dtype = token_dtype(datastore.manifest.vocab_size)
     entries: list[SegmentEntry] = []
     remaining = iter(sorted(sources))

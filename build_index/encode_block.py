@@ -26,7 +26,7 @@ from suffolk.datastore.segment import separator, token_dtype
 
 @dataclass(frozen=True, slots=True)
 class EncodeSetup:
-    """The settings of a block encoder. It can be pickled, and is sent once to each worker."""
+    """The settings of a block encoder. They can be pickled, and are sent once to each worker."""
 
     options: BuildOptions
     tokenizer_json: str | None
@@ -57,7 +57,7 @@ class BlockEncoder:
     """Encodes blocks with one ``EncodeSetup``. Not thread-safe.
 
     Raises:
-        Unsupported: the setup requests Kitoken, which cannot read the tokenizer.
+        Unsupported: the setup requests Kitoken, but Kitoken cannot read the tokenizer.
     """
 
     def __init__(self, setup: EncodeSetup) -> None:

@@ -1,4 +1,4 @@
-"""Tokenizes text with Kitoken, the fast path, or with Hugging Face tokenizers where Kitoken's ids may differ."""
+"""Tokenizes text with Kitoken (the fast path), or with Hugging Face tokenizers where Kitoken's ids may differ."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from suffolk.datastore.errors import Field, Unsupported
 CONTRACTION = re.compile(r"'(?<=[^\S ]')(?:[sdmt]|ll|ve|re)")
 """A contraction after whitespace other than a space.
 
-GPT-2's pre-tokenizer splits before its quote. Kitoken's version of that pattern takes whitespace and quote together, and splits
-after the quote.
+GPT-2's pre-tokenizer splits before the contraction's quote. Kitoken's version of this pattern joins whitespace and quote, and
+splits after the quote.
 """
 
 CHECKED_SLICES = 4
@@ -53,7 +53,7 @@ class Encoder:
         self._added = added_pattern(token.content for token in exact.get_added_tokens_decoder().values())
 
     def encode(self, texts: Sequence[str], seed: int) -> EncodedTexts:
-        """The ids of ``texts``. ``seed`` selects the slices to check, so that a build can be repeated exactly."""
+        """The ids of ``texts``. ``seed`` selects the slices to check, so a build can be repeated exactly."""
         if self._fast is None:
             return EncodedTexts(self.encode_exactly(texts))
         risky = [self.is_risky(text) for text in texts]
@@ -111,8 +111,7 @@ class Encoder:
 def added_pattern(contents: Iterable[str]) -> re.Pattern[str]:
     """A pattern for the text of any added token that is not whitespace alone.
 
-    It is separate from CONTRACTION, because ``re`` finds one of several literals ten times faster than one of several
-    patterns.
+    This pattern is separate from CONTRACTION, because ``re`` searches several literals ten times faster than several patterns.
     """
     literals = sorted(
         {re.escape(content) for content in contents if content.strip()}, key=lambda item: (-len(item), item)

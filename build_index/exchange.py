@@ -29,7 +29,7 @@ class Exchange:
     Attributes:
         prompt: a conversation, or the text of a completion.
         answers: the choices; empty if the request failed.
-        model: its name in the log, or empty.
+        model: the model's name in the log, or empty.
         max_tokens: the request's limit of generated tokens; None if it set no limit.
     """
 
@@ -69,9 +69,9 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
 
 
 def find_answers(record: Any, place: str) -> tuple[ExchangeReply, ...] | None:
-    """The answers of a line of a batch. A line holds a request or a response; None for other records.
+    """The answers in a line of a batch file, which holds a request or a response. None for other records.
 
-    Lines of OpenAI's batch files have a ``custom_id``. A request, and a request that failed, have no answers.
+    Lines of OpenAI's batch files have a ``custom_id``. A request has no answers, and the response of a failed request has none.
     """
     if not isinstance(record, dict):
         return None
@@ -142,7 +142,7 @@ def _streamed(chunks: list[dict[str, Any]]) -> tuple[ExchangeReply, ...]:
 
     Streamed tool calls are rejected, because their pieces have no common form.
 
-    Raises InvalidArgument: a chunk holds a part of a tool call.
+    Raises InvalidArgument if a chunk holds a part of a tool call.
     """
     texts: dict[int, str] = {}
     finishes: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Names commands of jq that write conversations of other forms as JSON lines with ``messages``."""
+"""Commands of jq that convert conversations of other forms to JSON lines with ``messages``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHATGPT = (
     ' | reverse[] | $m[.].message | select(.author.role == ("user", "assistant") and .content.parts)'
     ' | {role: .author.role, content: [.content.parts[] | strings] | join("\\n")}]}'
 )
-"""The messages from the first one to the current one. Answers that were replaced are in other branches of the tree."""
+"""Selects the messages from the first to the current one. Replaced answers are in other branches of the tree."""
 _CLAUDE = (
     f"{_EACH} | {{messages: [.chat_messages[]"
     ' | {role: (if .sender == "human" then "user" else .sender end), content: .text}]}'
@@ -24,7 +24,7 @@ _OTHERS = ("prompt", "rejected")
 
 
 def file_command(values: list[Any], is_array: bool) -> str:
-    """The filter of jq that writes a file of another program's conversations as ``messages``; empty if it has no known form.
+    """The filter of jq that converts a file of another program's conversations to ``messages``; empty if its form is unknown.
 
     Args:
         values: the first values of the file, or the first elements of its first array if ``is_array``.
@@ -37,7 +37,7 @@ def file_command(values: list[Any], is_array: bool) -> str:
 
 
 def record_command(record: dict[str, Any], field: str) -> str:
-    """The same for a file of records like ``record``. ``field``: the field to take if it holds messages."""
+    """The filter of jq for a file of records like ``record``. ``field``: the field to take if it holds messages."""
     if command := _export_command(record):
         return command
     names = [name for name, value in record.items() if name not in FIELDS and _is_conversation(value)]
@@ -49,7 +49,7 @@ def record_command(record: dict[str, Any], field: str) -> str:
 
 
 def _export_command(record: Any) -> str:
-    """The filter for a record of an export of ChatGPT or Claude; else empty."""
+    """The filter for a record exported from ChatGPT or Claude; empty for other records."""
     if not isinstance(record, dict):
         return ""
     nodes = record.get("mapping")

@@ -29,12 +29,12 @@ Encoded = Iterator[tuple[Block, EncodedBlock]]
 
 @dataclass(slots=True)
 class Gatherer:
-    """Makes segments out of encoded blocks.
+    """Collects encoded blocks into segments.
 
     Attributes:
         run: totals of this run. Earlier runs of the same build are not included.
         read_seconds, sort_seconds: wall time of this run.
-        first_left_out: the first record of this run without a document, with the reason.
+        first_left_out: the first record of this run that yields no document, with the reason.
         skipped: writes these records to a file.
     """
 
@@ -65,7 +65,7 @@ class Gatherer:
         """Add a block to the totals, and show them.
 
         Args:
-            left_out: records without a document. The first one of this run is named; the report counts them.
+            left_out: records that yield no document. The first one of this run is shown; the report counts all.
             bytes_read: bytes of the inputs read up to here.
         """
         if left_out and not self.first_left_out:
@@ -76,14 +76,14 @@ class Gatherer:
         self.progress.advance("reading", bytes_read / max(1, self.inputs.size), self._rates())
 
     def finish(self, entry: SegmentEntry, place: Position, counts: BuildCounts, skipped_bytes: int) -> FinishedSegment:
-        """Record a new segment in the journal. Its content gives its name. ``skipped_bytes``: see ``FinishedSegment``."""
+        """Record a new segment in the journal. The segment is named by its content. ``skipped_bytes``: see ``FinishedSegment``."""
         failpoint("segment.written")
         segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped_bytes)
         record_segment(self.workspace.journal, segment)
         return segment
 
     def _gather_one(self, encoded: Encoded, name: str) -> FinishedSegment | None:
-        """The next segment, made of whole blocks until it has enough tokens; None if no token is left."""
+        """Make the next segment from whole blocks until it has enough tokens. None if no token is left."""
         begin = time.monotonic()
         counts, table, block = BuildCounts(), DocumentTableWriter(), None
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:
@@ -165,5 +165,7 @@ class SegmentMaker(Protocol):
 
 
 OpenMaker = Callable[[int], AbstractContextManager[SegmentMaker]]
-"""Called at the start of a build, with the number of tokenizing processes. Processes on this machine start while the builder
-reads the tokenizer and compares samples."""
+"""Opens a segment maker. Called at the start of a build, with the number of tokenizing processes.
+
+So processes on this machine start while the builder reads the tokenizer and compares samples.
+"""

@@ -1,4 +1,4 @@
-"""Tools and their calls as plain texts, for models whose chat template takes none."""
+"""Converts tools and their calls to plain texts, for models whose chat template accepts no tools."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def lacks_tools(template: str, tools: Sequence[Any]) -> bool:
 
 
 def generic_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """``messages`` of roles that every template knows. The first one begins with a description of ``tools``, if there are some.
+    """Convert ``messages`` to roles that every template knows.
 
-    The arguments of calls are objects.
+    If there are ``tools``, the first message begins with their description. The arguments of calls must be objects.
     """
     functions = "\n".join(json.dumps(_function(tool), ensure_ascii=False) for tool in tools)
     found = [_plain(message) for message in messages]
@@ -30,7 +30,7 @@ def generic_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message without calls, and without the role ``tool``. Other messages are unchanged."""
+    """Convert a message with calls or the role ``tool`` to plain text. Other messages are unchanged."""
     content = message["content"]
     if message["role"] == "tool":
         return {"role": "user", "content": f"The function returned: {content}"}
@@ -41,5 +41,5 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _function(tool: Any) -> Any:
-    """The function of a tool or call. Logs may have it without the object around it."""
+    """The function of a tool or call. In logs, the object around the function may be missing."""
     return tool.get("function", tool) if isinstance(tool, Mapping) else tool

@@ -1,4 +1,4 @@
-"""One file of a corpus, on disk or in storage, perhaps compressed."""
+"""Reads one file of a corpus, on disk or in storage, compressed or not."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh",
 _BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|.{0,5}(?:[^ -~]|\Z))", re.DOTALL)
 """First bytes of a bzip2 stream, perhaps an empty or damaged one. A text may begin with BZh."""
 MAGIC_BYTES = 64
-"""Bytes of a file that show its format, even after a short frame that is skipped."""
+"""Number of bytes that show a file's format, even after a short skippable frame."""
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
-"""Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
+"""Bytes 1 to 3 of a skippable frame of zstd. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10, "xz": 2 << 10, "bzip2": 16 << 10}
-"""Bytes of a stream that are read at a time. Unpacked, they have at most about 16 MiB: these formats pack by factors of up to
-32,000, 1,030 and 7,000. bzip2 packs by factors of up to a million, and is unpacked in parts."""
+"""Bytes of a stream that are read at a time, by format.
+
+Unpacked, these bytes take at most about 16 MiB, because zstd, gzip and xz compress by factors of up to 32,000, 1,030 and 7,000.
+bzip2 compresses by factors of up to a million, so it is unpacked in parts.
+"""
 MAX_WINDOW = 1 << 31
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _FRAMES: dict[str, Callable[[], Any]] = {
@@ -73,7 +76,7 @@ class InputFile:
 
     @property
     def is_small_text(self) -> bool:
-        """Whether the file is a plain text that shares a block with others."""
+        """Whether the file is a plain text that shares a block with other files."""
         return self.kind == "text" and not self.packing and self.size <= BLOCK_BYTES
 
     def open(self) -> BinaryIO:
@@ -82,7 +85,7 @@ class InputFile:
 
 
 def require_spared(written: Path | None, files: Iterable[InputFile]) -> None:
-    """Raises InvalidArgument: ``written``, the file for what is left out, is one of ``files`` and would be overwritten."""
+    """Raise InvalidArgument if ``written``, the file for skipped records, is one of ``files``: it would be overwritten."""
     with suppress(FileNotFoundError):
         status = None if written is None else os.stat(written)
         if status and any(_has_status(file, status) for file in files):
@@ -100,7 +103,7 @@ def _has_status(file: InputFile, status: os.stat_result) -> bool:
 
 
 def read_start(path: str, size: int) -> bytes:
-    """The first ``size`` bytes of a file or URL, or all if it is shorter. Errors as ``InputFile.open``."""
+    """The first ``size`` bytes of a file or URL, or all bytes if it has fewer. Errors as ``InputFile.open``."""
     if is_storage_url(path):
         return read_head(path, size)
     with open(path, "rb") as file:
@@ -115,8 +118,7 @@ def find_packing(head: bytes) -> str:
 
 
 def _behind_skipped(head: bytes) -> bytes:
-    """``head`` without its first frames, as far as readers of zstd skip them. ``pzstd`` writes one before each
-    frame."""
+    """``head`` without the skippable frames at its start. ``pzstd`` writes one before each frame."""
     while _is_skipped(head):
         head = head[8 + int.from_bytes(head[4:8], "little") :]
     return head
@@ -137,10 +139,10 @@ def without_ending(name: str) -> str:
 def unpack_start(packing: str, head: bytes, size: int) -> bytes:
     """The first ``size`` unpacked bytes, or fewer, of a file that begins with ``head``. Empty if it is damaged.
 
-    Of several frames, the first ones may be empty, or end inside of a record.
+    The file may have several frames. The first ones may be empty, or end inside a record.
     """
     found = bytearray()
-    with suppress(*DAMAGE, OSError):  # EOFError: the file goes on
+    with suppress(*DAMAGE, OSError):  # EOFError: ``head`` is only the file's start
         for piece in _unpack_frames(io.BytesIO(head), packing):
             found += piece
             if len(found) >= size:
@@ -149,11 +151,11 @@ def unpack_start(packing: str, head: bytes, size: int) -> bytes:
 
 
 Chunks = Iterable[tuple[bytes, int]]
-"""The unpacked content of a file, about 1 MiB at a time, each part with the number of bytes of the file read so far."""
+"""The unpacked content of a file in parts of about 1 MiB, each with the number of bytes of the file read so far."""
 
 
 def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
-    """Yield ``Chunks``, up to the damage of a file.
+    """Yield ``Chunks`` up to the end of a file, or to its first damage.
 
     Raises:
         Corruption: the compressed stream is broken or cut off.
@@ -177,7 +179,7 @@ def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
 
 
 class _Unpacked(io.RawIOBase):
-    """A stream of the bytes of ``pieces``."""
+    """A readable stream of the bytes of ``pieces``."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, memoryview(b"")
@@ -193,7 +195,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]:
-    """The bytes of ``stream`` without its ``packings``. ``file``: for messages."""
+    """Unpack the bytes of ``stream``, which has the formats ``packings``. ``file``: for messages."""
     outer, _, packing = packings.rpartition("+")
     if outer:
         stream = io.BufferedReader(_Unpacked(_unpack(stream, outer, file)))
@@ -211,8 +213,11 @@ def _unpack(stream: BinaryIO, packings: str, file: InputFile) -> Iterator[bytes]
 
 
 def _unpack_frames(stream: BinaryIO, packing: str, path: str = "") -> Iterator[bytes]:
-    """Unpack frame by frame: a stream that stops inside a frame is cut off. What follows the last frame is left out, with a
-    warning that names ``path``, if there is one."""
+    """Unpack frame by frame.
+
+    A stream that stops inside a frame is cut off. Bytes after the last frame are left out. If there are any, a warning names
+    ``path``.
+    """
     new_frame, magic, size = _FRAMES[packing], MAGIC[packing], FRAME_BYTES[packing]
     chunk = stream.read(size)
     while chunk:
@@ -232,7 +237,7 @@ def _unpack_frames(stream: BinaryIO, packing: str, path: str = "") -> Iterator[b
 
 
 def _pieces(frame: Any, chunk: bytes) -> Iterator[bytes]:
-    """What ``chunk`` unpacks to."""
+    """Yield the unpacked content of ``chunk``."""
     if not isinstance(frame, bz2.BZ2Decompressor):
         yield frame.decompress(chunk)
         return

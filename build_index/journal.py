@@ -1,4 +1,4 @@
-"""The journal from which a build resumes after a crash: a JSON line of settings, then one for each finished segment."""
+"""The journal from which a build resumes after a crash: a JSON line of settings, then a line for each finished segment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 4
-"""Increased whenever blocks are cut, tokenized or counted differently. Only a version with the same number resumes a build."""
+"""Grows whenever blocks are cut, tokenized or counted differently. Only a version with the same number resumes a build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def write_journal(path: Path, settings: dict[str, Any], proof: Proof, finished: 
 
 
 def record_segment(path: Path, segment: FinishedSegment) -> None:
-    """Add a finished segment. Once this has returned, a crash does not lose it."""
+    """Add a finished segment. After this call returns, a crash does not lose the segment."""
     _append(path, asdict(segment))
 
 
@@ -80,9 +80,9 @@ def is_published(workspace: Workspace, settings: dict[str, Any], inputs: Inputs,
 
 
 def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> Journal | str | None:
-    """The usable part of an earlier run. If none is usable, the reason as a text; without an earlier run, None.
+    """The usable part of an earlier run. If no part is usable, the reason as a text. Without an earlier run, None.
 
-    Segments are usable up to the first one whose files changed. So corpora may be added after those already read.
+    Segments are usable up to the first segment whose files changed. So corpora may be added behind the corpora already read.
     """
     records = workspace.journal_lines()
     if not records:
@@ -106,13 +106,15 @@ def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs)
 
 
 def reached(inputs: Inputs, position: Position) -> str:
-    """The identity of the files that are read, completely or partly, up to ``position``."""
+    """The identity of all files that are at least partly read at ``position``."""
     return inputs.identity(position.file + 1 if position.block else position.file)
 
 
 def _changed(before: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """The settings that differ. The generation is not compared: another process may have published one, and names of segments
-    come from their content."""
+    """The settings that differ.
+
+    The generation is not compared. Another process may have published one, and segments are named by their content.
+    """
     names = (before.keys() | settings.keys()) - {"generation"}
     return sorted(name for name in names if before.get(name) != settings.get(name))
 

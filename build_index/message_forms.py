@@ -1,4 +1,4 @@
-"""Forms of a conversation for chat templates that reject it: with one message of the system, with turns, with short ids."""
+"""Rewrites conversations that a chat template rejects: with one system message, with alternating turns, or with short ids."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """``messages``, and forms of them for templates that reject the form before.
+    """Yield ``messages``, then simpler forms, each for templates that reject the previous form.
 
-    First the messages of the system are joined at the start, then neighbours of the same role, as Gemma and Mistral need it. Then
-    the text of the system is at the start of the first message, which Gemma 2 needs. If there are calls, the same forms follow
-    with short ids.
+    In the first form, system messages are joined at the start. In the second, neighbours of the same role are also joined, as
+    Gemma and Mistral require. In the third, the first message begins with the system's text, as Gemma 2 requires. If there are
+    calls, these forms follow again with short ids.
     """
     yield messages
     found = [messages]
@@ -28,15 +28,14 @@ def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any
 
 
 def _with_one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with the system's messages joined into one at the start, for templates that take one there, such as
-    Qwen's."""
+    """Join all system messages into one at the start, for templates that accept one there, for example Qwen's."""
     contents = [message["content"] for message in messages if message["role"] == "system"]
     others = [message for message in messages if message["role"] != "system"]
     return [{"role": "system", "content": "\n\n".join(contents)}, *others] if contents else others
 
 
 def _with_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with neighbours of the same role joined, except for calls of tools and their results."""
+    """Join neighbours of the same role, except tool calls and their results."""
     found: list[dict[str, Any]] = []
     for (role, alone), group in groupby(messages, lambda each: (each["role"], bool(each.get("tool_calls")))):
         run = list(group)
@@ -49,7 +48,7 @@ def _joined(role: str, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _with_short_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` whose calls and results have ids of 9 letters and digits, which Mistral's templates want."""
+    """Give calls and results ids of 9 letters and digits, which Mistral's templates require."""
     found: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     waiting: list[str] = []  # ids of the last calls without a result

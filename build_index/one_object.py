@@ -1,4 +1,4 @@
-"""Checks a JSON file of one object: it may be one text, or hold records in a field, or a table."""
+"""Checks a JSON file of one object. The object may be one text, hold records in a field, or hold a table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from suffolk.build_index.record_fields import read_field
 
 SAMPLE_RECORDS = 20
 TEXT_CHARACTERS = 40
-"""Mean length of texts. Shorter ones may be names and colours in a file of settings."""
+"""Least mean length of texts that are documents. Shorter texts may be names and colours in a file of settings."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]')
-"""A JSON string, a mark between values, or the quote at the start of a string that is cut off."""
+"""Matches a JSON string, a mark between values, or the quote that begins a truncated string."""
 _CLOSING = {"{": "}", "[": "]"}
 _ROWS_OF_COLUMNS = ". as $t | .[{}] | keys_unsorted[] as $k | $t | map_values(.[$k])"
 _ROWS_OF_SPLIT = ".columns as $c | .data[] | [$c, .] | transpose | map({(.[0]): .[1]}) | add"
@@ -26,22 +26,22 @@ def are_texts(values: list[str]) -> bool:
 
 
 def is_record(record: Any, options: BuildOptions, is_pretty: bool) -> bool:
-    """Whether an object with content, alone in its file, is a record. A file of settings is none, but may have the same fields.
+    """Whether an object with content, alone in its file, is a record. Files of settings may have the same fields, but are none.
 
-    ``is_pretty``: it takes several lines.
+    ``is_pretty``: whether the object takes several lines.
     """
     text = read_field(record, options.text_field)
     return text is None or (isinstance(text, str) and (not is_pretty or are_texts([text])))
 
 
 def object_problem(record: Any, options: BuildOptions, is_array: bool) -> str:
-    """Why the file is not read; empty if the object may be a text.
+    """Return why the file is not read. Empty if the object may be a text.
 
     ``record``: the only object of the file, or the only element of its array if ``is_array``.
     """
     each = "array of an object" if is_array else "object"
     waiting: list[tuple[tuple[str, ...], Any]] = [((), record)]
-    for names, outer in waiting:  # the loop appends to it
+    for names, outer in waiting:  # the loop extends ``waiting``
         fields = outer.items() if isinstance(outer, dict) else ()
         lists = [name for name, value in fields if isinstance(value, list) and _are_records(value, options)]
         if lists:
@@ -62,7 +62,7 @@ def _path(names: tuple[str, ...], is_array: bool) -> str:
 
 
 def closed(text: str) -> Any:
-    """Parse the start of a JSON value that is cut off. Incomplete parts at its end are left out. None if nothing is left."""
+    """Parse the start of a truncated JSON value. Incomplete parts at its end are left out. None if nothing is left."""
     end, closing = 0, ""
     open_ones: list[str] = []
     for token in _TOKEN.finditer(text):
@@ -85,7 +85,7 @@ def closed(text: str) -> Any:
 
 
 def _rows(record: Any, options: BuildOptions) -> str:
-    """The filter of jq for the rows of a table that pandas wrote; empty if ``record`` is no such table."""
+    """The filter of jq for the rows of a table that pandas wrote; empty if ``record`` is no table of pandas."""
     if not isinstance(record, dict) or not record:
         return ""
     field = options.text_field
@@ -105,7 +105,7 @@ def _rows(record: Any, options: BuildOptions) -> str:
 
 
 def _are_cells(texts: list[Any], names: list[Any]) -> bool:
-    """Whether ``texts`` are the texts of a column: they are long, or their rows are numbered."""
+    """Whether ``texts`` are the cells of a text column: the texts are long, or their rows are numbered."""
     found = [text for text in texts if text is not None]
     if not found or not all(isinstance(text, str) for text in found):
         return False

@@ -15,7 +15,7 @@ from suffolk.datastore.settings import Threads, Within, check_fields, option
 DEFAULT_SEGMENT_TOKENS = 128 << 20
 DEFAULT_ORDER_DEPTH = 64
 MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
-"""A segment takes whole blocks, so it may exceed its size by one block. The sort takes at most 2^31 tokens."""
+"""Largest ``segment_tokens``. A segment may exceed it by one block, and the sort takes at most 2^31 tokens."""
 
 TOKEN_FORMATS = ("u16", "u32")
 TOKENIZATIONS = ("auto", "exact")
@@ -26,7 +26,7 @@ MODES = ("new", "append", "replace")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """What is read of a corpus."""
+    """Settings of reading a corpus."""
 
     GROUP = "reading"
     text_field: str = option(
@@ -63,7 +63,7 @@ class ReadingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MakingOptions:
-    """How segments are made."""
+    """Settings of making segments."""
 
     GROUP = "making"
     tokenization: Annotated[str, TOKENIZATIONS] = option(
@@ -126,5 +126,5 @@ class BuildOptions(ReadingOptions, MakingOptions):
 
 
 def _are_endings(extensions: Sequence[str]) -> bool:
-    """Whether each is a single ending. A pattern, or several endings in one text, would exclude all files."""
+    """Whether each item is a single ending. A pattern, or several endings in one text, would exclude all files."""
     return not any(re.search(r"[\s*?\[/]", each) for each in extensions)

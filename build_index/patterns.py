@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def expand_pattern(pattern: str) -> tuple[list[str], list[str]]:
-    """The names that ``pattern`` matches, and the linked folders that ``**`` did not enter, as links may form cycles.
+    """The names that ``pattern`` matches, and the linked folders that ``**`` did not enter because links may form cycles.
 
     Raises OSError if a folder below ``**`` cannot be listed.
     """
@@ -29,7 +29,7 @@ def _matches(pattern: str, linked: set[str]) -> Iterator[str]:
 
 
 def _folders(folder: str, linked: set[str]) -> Iterator[str]:
-    """``folder``, which is empty or ends with a separator, and those below it, without hidden ones."""
+    """``folder`` and the folders below it, without hidden ones. ``folder`` is empty or ends with a separator."""
     yield folder
     with os.scandir(folder or os.curdir) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".")]

@@ -21,8 +21,7 @@ STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
 """Upper bound of the bytes per token of a segment, by the width of the token array's type."""
 
 SORT_TOKENS_PER_SECOND = 8e6
-"""Tokens that one thread sorts in a second, in large segments. Measured: 11 to 14 million on source code, fewer on a
-slow disk."""
+"""Tokens that one thread sorts in a second, in large segments. Measured on source code: 11 to 14 million. Slow disks give less."""
 
 SORT_BYTES_PER_TOKEN = 4 + 1
 """Bytes of memory per token while sorting: its position, and scratch memory (csrc/core/sort.h)."""
@@ -42,7 +41,7 @@ class BuildPlan:
     Attributes:
         files, input_bytes: the inputs on disk.
         skipped: number of files left out, by reason.
-        examples: the paths of the first ones.
+        examples: paths of the first files left out.
         text_bytes, tokens: content of the inputs, estimated from a sample.
         tokenize_seconds, sort_seconds: time with ``workers`` processes.
         memory_bytes: resident size of builder and workers together.
@@ -86,7 +85,7 @@ class BuildPlan:
 
 
 def make_plan(options: BuildOptions, inputs: Inputs, target: BuildTarget, proof: Proof, workers: int) -> BuildPlan:
-    """The plan from the sizes of the files and the sample of ``proof``."""
+    """Compute the plan from the sizes of the files and the sample of ``proof``."""
     width = token_dtype(target.vocab_size).itemsize
     ids_bytes = sum(file.size for file in inputs.files if file.kind in TOKEN_KINDS)
     text_bytes = int((inputs.size - ids_bytes) * proof.growth)
@@ -118,7 +117,7 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: BuildTarget, proof:
 
 
 def segment_bytes(tokens: int, width: int) -> int:
-    """Bytes of memory that one segment takes: its tokens of ``width`` bytes, and sorting."""
+    """Bytes of memory for one segment: its tokens of ``width`` bytes, and the sort."""
     return tokens * (width + SORT_BYTES_PER_TOKEN)
 
 
@@ -137,7 +136,7 @@ def require_disk(plan: BuildPlan, store: Path) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a text."""
+    """Format seconds as a text."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

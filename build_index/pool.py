@@ -1,6 +1,6 @@
 """Makes the segments of a build, on this machine or on Ray.
 
-On this machine, parallel processes encode blocks, which are returned in order. Memory is bounded.
+On this machine, parallel processes encode blocks, and blocks are returned in order. Memory is bounded.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class BlockEncoders(Protocol):
     """Encodes blocks, in this process or in others."""
 
     def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """Each block with its tokens, in order. Called once.
+        """Yield each block with its tokens, in order. Called once.
 
         Raises:
-            SuffolkError: encoding a block failed; raised when the block's turn comes.
+            SuffolkError: encoding a block failed. It is raised when the block's turn comes.
             Unavailable: a process died.
         """
         ...
@@ -48,8 +48,7 @@ class BlockEncoders(Protocol):
 
 @contextmanager
 def open_encoders(workers: int) -> Iterator[BlockEncoders]:
-    """Context manager of encoders. If ``workers`` is above 1, encoders are that many processes. They end with the
-    context."""
+    """Context manager of encoders. If ``workers`` is above 1, this number of processes encodes. They end with the context."""
     if workers <= 1:
         yield InlineEncoder()
         return
@@ -61,7 +60,7 @@ def open_encoders(workers: int) -> Iterator[BlockEncoders]:
 
 
 class InlineEncoder:
-    """Encodes in this process: for small corpora and single cores."""
+    """Encodes in this process. Used for small corpora and single cores."""
 
     def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
         """As ``BlockEncoders.encode``."""
@@ -93,7 +92,7 @@ class WorkerPool:
             raise
 
     def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """As ``BlockEncoders.encode``. Block i goes to worker i modulo their number."""
+        """As ``BlockEncoders.encode``. Block i goes to worker i modulo the number of workers."""
         for worker in self._workers:
             _send(worker, setup)
         waiting: deque[tuple[_Worker, Block]] = deque()
@@ -127,7 +126,7 @@ def _start() -> _Worker:
             [sys.executable, "-m", "suffolk.build_index.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C reaches only the builder, which then ends its workers
+            start_new_session=True,  # Ctrl-C reaches only the builder. The builder then ends its workers
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
     return _Worker(process, Connection(ours.detach()))
@@ -179,7 +178,7 @@ def on_ray(address: str, url: str | None = None) -> OpenMaker:
 
     Args:
         address: HOST:PORT of the cluster, "auto" for the cluster of this machine, or "local" to start a cluster here.
-        url: where the tasks send finished segments; None: they return them to this process.
+        url: where the tasks send finished segments; None: the tasks return segments to this process.
 
     Raises:
         Unsupported: Ray is not installed.

@@ -17,12 +17,12 @@ PLAIN_SECONDS = 30.0
 DRAW_SECONDS = 0.1
 """Least seconds between two drawings of a bar."""
 SPEED_SECONDS = 600.0
-"""The time left is extrapolated from this many last seconds."""
+"""The last seconds of work from which the time left is extrapolated."""
 T = TypeVar("T")
 
 
 class WorkProgress(Protocol):
-    """Receives the progress of long work, such as a build or a training run. Called in the thread that does the work."""
+    """Receives the progress of long work, for example a build or a training run. Called in the thread that does the work."""
 
     def note(self, text: str) -> None:
         """Show a message."""
@@ -42,7 +42,7 @@ class SilentProgress:
 
 
 def rate(done: float, seconds: float, unit: str = "") -> str:
-    """``done`` units in ``seconds`` as a rate, such as "3.1 passes/s". Slow rates are per minute or per hour."""
+    """Format ``done`` units in ``seconds`` as a rate, for example "3.1 passes/s". Slow rates are per minute or per hour."""
     each_second = done / max(seconds, 1e-9)
     factor, time_unit = (1, "s") if each_second >= 1 else (60, "min") if each_second >= 1 / 60 else (3600, "h")
     number = each_second * factor
@@ -65,13 +65,13 @@ class PlainProgress:
         first, began = self._begun.setdefault(work, (share, now))
         if now - max(began, self._last) >= PLAIN_SECONDS:
             self._last = now
-            done = share - first  # a resumed task does not begin at a share of 0
+            done = share - first  # a resumed task begins above a share of 0
             left = f"about {(now - began) * (1 - share) / done:,.0f} s left" if done > 0 else "time left unknown"
             self.note(f"{work}: {share:4.0%}, {facts}, {left}")
 
 
 class TerminalProgress:
-    """A bar for each task, with its facts and the time left. ``redraw``: whether only ``advance`` draws."""
+    """Draws a bar for each task, with its facts and the time left. ``redraw``: whether only ``advance`` draws."""
 
     def __init__(self, progress: Progress, redraw: bool) -> None:
         self._progress, self._redraw, self._drawn = progress, redraw, 0.0
@@ -92,7 +92,7 @@ class TerminalProgress:
 
 
 def segment_progress(show: WorkProgress, work: str, tokens: Mapping[str, int]) -> Callable[[str, float], None]:
-    """A function that is called with a segment's name and the share of it that is done, segment after segment.
+    """A function that shows the progress of segment after segment. It is called with a segment's name and its finished share.
 
     ``tokens``: the size of each segment, by name.
     """
@@ -109,9 +109,9 @@ def segment_progress(show: WorkProgress, work: str, tokens: Mapping[str, int]) -
 
 @contextmanager
 def show_progress(stream: TextIO | None = None, timed: bool = False) -> Iterator[WorkProgress]:
-    """The progress that fits ``stream``; None: standard error.
+    """Yield the progress that fits ``stream``. None: standard error.
 
-    ``timed``: whether the work is being timed. Then the bar is drawn only where the work advances, and not by a thread.
+    ``timed``: whether the work is being timed. The bar is then drawn only when the work advances, not by a thread.
     """
     stream = stream or sys.stderr
     if not stream.isatty():
@@ -131,9 +131,9 @@ def show_progress(stream: TextIO | None = None, timed: bool = False) -> Iterator
 
 @contextmanager
 def part_progress(of: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """Call the yielded function with the number of finished parts. One at a time.
+    """Yield a function that shows the number of finished parts. It is called by one thread at a time.
 
-    On a terminal they are a bar with rate and time left, elsewhere a line now and then.
+    On a terminal it draws a bar with rate and time left. Elsewhere it prints a line now and then.
 
     Args:
         of: total number of parts.
@@ -150,7 +150,7 @@ def part_progress(of: int, unit: str) -> Iterator[Callable[[int], None]]:
 
 
 def tracked(parts: Iterable[T], of: int, unit: str) -> Iterator[T]:
-    """Yield ``parts``, and show how many are done (``part_progress``). A part is done when it comes."""
+    """Yield ``parts``, and show how many have come (``part_progress``)."""
     with part_progress(of, unit) as done:
         for number, part in enumerate(parts, 1):
             done(number)

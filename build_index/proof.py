@@ -67,7 +67,7 @@ class TextSample:
 
 
 def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
-    """The Kitoken form of ``tokenizer``. If there is none, the reason as a text."""
+    """Convert ``tokenizer`` to Kitoken. If this is impossible, return the reason as a text."""
     try:
         return Kitoken.from_tokenizers(tokenizer.to_str().encode())
     except ValueError as error:
@@ -75,7 +75,7 @@ def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
 
 
 def prove(tokenizer: Tokenizer, sample: TextSample, tokenization: str) -> Proof:
-    """Tokenize ``sample`` both ways and compare. Documents that always go to Hugging Face tokenizers are left out."""
+    """Tokenize ``sample`` with both libraries and compare. Documents that always go to Hugging Face tokenizers are left out."""
     size = sum(len(text.encode()) for text in sample.texts)
     with ThreadPoolExecutor(1) as thread:  # Hugging Face tokenizers release the GIL, and leave cores idle at their end
         begin = time.perf_counter()
@@ -104,7 +104,7 @@ def prove(tokenizer: Tokenizer, sample: TextSample, tokenization: str) -> Proof:
 
 
 def take_sample(inputs: Inputs, options: BuildOptions, rules: RecordRules = TEXTS_ALONE) -> TextSample:
-    """About 2 MiB of documents, in equal parts from up to 256 files spread evenly over the inputs.
+    """Read about 2 MiB of documents, in equal parts from up to 256 files spread evenly over the inputs.
 
     Raises:
         SuffolkError: a file is damaged or of the wrong form, as in the build.
@@ -139,7 +139,7 @@ def spread(items: Sequence[Item], count: int) -> list[Item]:
 
 
 def _choose(texts: Sequence[str], wanted: int) -> list[str]:
-    """At least one of ``texts``, evenly spaced, about ``wanted`` characters in all. Very long texts are shortened."""
+    """Choose at least one of ``texts``, evenly spaced, about ``wanted`` characters in all. Very long texts are shortened."""
     short = [text[:SAMPLE_DOCUMENT_CHARACTERS] for text in texts if text]
     average = sum(map(len, short)) / max(1, len(short))
     return spread(short, max(1, round(wanted / max(1.0, average))))

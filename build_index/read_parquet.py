@@ -31,7 +31,7 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Records | TokenRun, int]]:
     """Yield batches of rows, each with the number of bytes of the file read so far. A batch has at most 1 MiB, or one row.
 
-    With a tokenizer, the rows come from a column of texts or conversations, if there is one. Otherwise they are the lists
+    With a tokenizer, the rows come from a column of texts or conversations, if the file has one. Otherwise the rows are the lists
     of ids in ``input_ids``.
 
     Raises:
@@ -73,7 +73,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
 
 
 def _batches(table: Any, columns: list[str], size: int) -> Iterator[tuple[Any, int]]:
-    """Batches of rows, each with the number of bytes read so far of the file of ``size`` bytes."""
+    """Yield batches of rows, each with the number of bytes read so far. ``size``: bytes of the file."""
     if isinstance(table, ArrowFile):
         yield from table.batches(columns, size)
         return
@@ -84,14 +84,14 @@ def _batches(table: Any, columns: list[str], size: int) -> Iterator[tuple[Any, i
 
 
 def unread_table(path: str, kind: str, options: BuildOptions) -> tuple[str, str]:
-    """Why a Parquet or Arrow file is not read, and the column that it lacks; empty texts if it is read.
+    """Return why a Parquet or Arrow file is not read, and the column that it lacks. Both texts are empty if it is read.
 
     Raises Unsupported, Corruption as ``read_parquet``.
     """
     with _opened(path, kind) as table:
         parts = 0 if isinstance(table, ArrowFile) else table.metadata.num_row_groups
         if parts and table.metadata.num_columns and table.metadata.row_group(0).column(0).file_path:
-            return "Parquet metadata of other files", ""  # as Dask writes it as _metadata
+            return "Parquet metadata of other files", ""  # Dask writes such a file, named _metadata
         try:
             _choose(Columns(table.schema_arrow), path, options)
         except InvalidArgument as error:
@@ -101,7 +101,7 @@ def unread_table(path: str, kind: str, options: BuildOptions) -> tuple[str, str]
 
 @contextmanager
 def _opened(path: str, kind: str) -> Iterator[Any]:
-    """The open file of ``kind``. Raises Unsupported and Corruption as ``read_parquet``, even while it is read."""
+    """Open a file of ``kind``. Opening and reading raise Unsupported and Corruption as ``read_parquet``."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -110,7 +110,7 @@ def _opened(path: str, kind: str) -> Iterator[Any]:
             f"corpus {path}: reading {KIND_NAMES[kind]} needs pyarrow; pip install 'suffolk[parquet]'"
         ) from error
     try:
-        source: Any = path  # pyarrow reads paths without Python
+        source: Any = path  # pyarrow reads a path without calls of Python
         if is_storage_url(path):
             source = open_url(path)
         elif path != name_text(path):
@@ -118,7 +118,7 @@ def _opened(path: str, kind: str) -> Iterator[Any]:
         with ArrowFile(source) if kind == "arrow" else parquet.ParquetFile(source) as table:
             yield table
     except (pyarrow.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # without a number it comes from pyarrow
+        if isinstance(error, OSError) and error.errno is not None:  # errors of pyarrow have no number
             raise
         reason = " ".join(str(error).split())[:160]
         if isinstance(error, pyarrow.ArrowNotImplementedError):
@@ -173,12 +173,12 @@ def _listing(names: Columns) -> str:
 
 
 def _kept_columns(names: Columns, options: BuildOptions) -> list[str]:
-    """The columns that hold the metadata fields. Missing ones are left out."""
+    """The columns that hold the metadata fields. Missing columns are left out."""
     return [name for name in options.metadata if name in names]
 
 
 def _rows(batch: Any, raw: str) -> tuple[dict[str, Any], ...]:
-    """The rows as objects; texts of column ``raw`` as bytes, because parsing later replaces and counts invalid UTF-8."""
+    """The rows as objects. Texts of column ``raw`` are bytes, because the later parsing replaces and counts invalid UTF-8."""
     if raw in batch.schema.names:
         batch = batch.set_column(batch.schema.names.index(raw), raw, _bytes(batch.column(raw)))
     chats = [name for name in (*FIELDS, TOOLS) if name in batch.schema.names]
@@ -186,17 +186,19 @@ def _rows(batch: Any, raw: str) -> tuple[dict[str, Any], ...]:
 
 
 def _written(value: Any) -> Any:
-    """``value`` without its null fields: in a column, each struct has the fields of all structs, such as the arguments of all
-    functions."""
+    """Remove null fields from ``value``.
+
+    In a column, each struct has the fields of all structs. A call then has the arguments of all functions.
+    """
     if isinstance(value, dict):
         return {name: _written(field) for name, field in value.items() if field is not None}
     return [_written(each) for each in value] if isinstance(value, list) else value
 
 
 def _bytes(column: Any) -> Any:
-    """A text column as bytes; other columns unchanged. Parsing later replaces and counts invalid UTF-8 in the bytes."""
+    """Convert a text column to bytes; keep other columns. The later parsing replaces and counts invalid UTF-8 in the bytes."""
     if str(column.type).startswith("dictionary"):
-        column = _bytes(column.dictionary).take(column.indices)  # pyarrow cannot decode all kinds of texts
+        column = _bytes(column.dictionary).take(column.indices)  # pyarrow cannot decode all dictionaries
     return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column
 
 
@@ -217,7 +219,7 @@ def _token_run(batch: Any, options: BuildOptions, path: str, row: int) -> TokenR
 
 
 class Columns:
-    """The names of a file's columns, and dotted names of the fields of nested columns. A map may have any field."""
+    """The names of a file's columns, and dotted names of fields in nested columns. A map may have any field."""
 
     def __init__(self, schema: Any) -> None:
         """``schema``: pyarrow's."""
@@ -238,7 +240,7 @@ class Columns:
         return iter(sorted(self._names))
 
     def stored(self, name: str) -> str:
-        """The column or field to read for ``name``. For a field of a map it is the whole map."""
+        """The column or field to read for ``name``. For a field of a map, this is the whole map."""
         return next((each for each in self._maps if name.startswith(f"{each}.") and name not in self._names), name)
 
 
@@ -252,8 +254,7 @@ def plain_rows(batch: Any) -> list[dict[str, Any]]:
 
 
 def _readable(kind: Any) -> Any:
-    """``kind`` with microseconds in place of nanoseconds, also inside of other types: Python's times have no
-    nanoseconds."""
+    """``kind`` with microseconds in place of nanoseconds, also inside other types. Python's times have no nanoseconds."""
     import pyarrow
     from pyarrow import types
 
@@ -274,8 +275,7 @@ def _readable(kind: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON has it: maps as objects, times and decimals as text. NaN marks a missing number and becomes
-    null."""
+    """Convert ``value`` for JSON: maps to objects, times and decimals to texts. NaN marks a missing number, and becomes null."""
     if isinstance(value, dict):
         return {name: _plain(field) for name, field in value.items()}
     if isinstance(value, list):

@@ -20,7 +20,7 @@ from suffolk.datastore.errors import Corruption, InvalidArgument
 
 _SAMPLE_IDS = 64
 _LLM_C = (20240520, 20240801)
-"""The first number of llm.c's files, with ids of 2 and of 4 bytes, before 1,020 more bytes of the header."""
+"""First number in llm.c's files with ids of 2 bytes, and of 4 bytes. 1,020 more bytes of the header follow."""
 
 
 def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
@@ -36,7 +36,7 @@ def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[Tok
         ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's own message advises to unpickle the file
         raise _no_array(file) from error
-    if not isinstance(ids, np.ndarray):  # an archive of arrays, whatever its name
+    if not isinstance(ids, np.ndarray):  # the file is an archive of arrays, even if it is named .npy
         ids.close()
         raise _no_array(file)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
@@ -72,7 +72,7 @@ def read_bin(file: InputFile, width: str, end_of_document: int | None) -> Iterat
 
 
 def _check_width(file: InputFile, ids: npt.NDArray[np.unsignedinteger]) -> None:
-    """Raises InvalidArgument for what begins like ids of twice the width, or with llm.c's header."""
+    """Raise InvalidArgument if a file begins like ids of twice the width, or with llm.c's header."""
     first = ids[:_SAMPLE_IDS]
     if first.nbytes >= 4 and int(first[:4].view("<u4")[0]) in _LLM_C:
         raise InvalidArgument(
@@ -91,7 +91,7 @@ def _runs(file: InputFile, ids: npt.NDArray[np.integer], end_of_document: int | 
         window = np.asarray(ids[start : start + BLOCK_TOKENS])
         if end_of_document is not None and start + len(window) < total:
             ends = np.flatnonzero(window == end_of_document)
-            if len(ends):  # without such an id, a document is longer than the block, and is cut at the end of the block
+            if len(ends):  # without an end-of-document id, the document is cut at the end of the block
                 window = window[: int(ends[-1]) + 1]
         yield TokenRun(file.path, start, window), file.size * (start + len(window)) // total
         start += len(window)
@@ -102,7 +102,7 @@ def read_blocks(inputs: Inputs, options: BuildOptions, token_width: str, start: 
 
     A resumed build reads the blocks that an uninterrupted build would read next.
 
-    With ``on_error`` "skip", what follows the damage of a file is left out.
+    With ``on_error`` "skip", the rest of a file after damage is left out.
 
     Raises:
         SuffolkError: a file is missing, damaged or of the wrong form; the message names it.
@@ -144,7 +144,7 @@ def _naming(file: InputFile) -> Iterator[None]:
 
 
 def _read_whole(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[tuple[Payload, int]]:
-    """The content of a file in blocks. Damage ends the build, or the file as if it ended there."""
+    """Yield the content of a file in blocks. Damage raises an error, or counts as the end of the file."""
     if options.on_error == "stop":
         try:
             yield from _read(file, options, token_width, read_chunks(file))
@@ -154,7 +154,7 @@ def _read_whole(file: InputFile, options: BuildOptions, token_width: str) -> Ite
     damage: list[Corruption] = []
     try:
         yield from _read(file, options, token_width, _until_damage(read_chunks(file), damage))
-    except Corruption as error:  # of a table
+    except Corruption as error:  # a table is damaged
         damage.append(error)
     for each in damage:
         problem = str(each).removeprefix(f"corpus {file.path}: ")
@@ -162,7 +162,7 @@ def _read_whole(file: InputFile, options: BuildOptions, token_width: str) -> Ite
 
 
 def _until_damage(chunks: Chunks, damage: list[Corruption]) -> Chunks:
-    """``chunks``, with their error in ``damage``."""
+    """Yield ``chunks`` up to damage. The error of the damage is added to ``damage``."""
     try:
         yield from chunks
     except Corruption as error:
@@ -186,7 +186,7 @@ def _read(file: InputFile, options: BuildOptions, token_width: str, chunks: Chun
 
 
 def read_large_text(path: str, chunks: Chunks) -> Iterator[tuple[Texts, int]]:
-    """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Cuts are after line ends."""
+    """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Documents are cut after line ends."""
     offset, rest = 0, b""
     bytes_read = 0
     for chunk, bytes_read in chunks:
@@ -201,6 +201,6 @@ def read_large_text(path: str, chunks: Chunks) -> Iterator[tuple[Texts, int]]:
 def _character_boundary(data: bytes) -> int:
     """The largest offset at which a cut splits no UTF-8 character."""
     for cut in range(len(data) - 1, max(0, len(data) - 4), -1):
-        if data[cut] & 0xC0 != 0x80:  # a lead byte: its character may continue after the end
+        if data[cut] & 0xC0 != 0x80:  # this is the first byte of a character, which may continue after the end
             return cut
     return len(data)

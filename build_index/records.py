@@ -37,7 +37,7 @@ class LeftOut:
 
 
 def read_chat(record: Any, rules: RecordRules, place: str) -> str | LeftOut | None:
-    """Render a conversation, or a request with its first answer, as text; None if the record has neither.
+    """Render a conversation, or a request with its first answer, as text. None if the record has neither.
 
     If a response has no request, its first answer is the text.
 
@@ -70,7 +70,7 @@ def is_chat(record: Any) -> bool:
             or find_exchange(record, "") is not None
             or find_answers(record, "") is not None
         )
-    except InvalidArgument:  # malformed; the build says where
+    except InvalidArgument:  # the record is malformed; the build reports the place
         return True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from suffolk.build_index.skipped import skipped_line
 
 SHOWN_SECONDS = 0.1
-"""The report always shows reading and sorting, and other parts from this many seconds on."""
+"""Least seconds of a part that the report shows. Reading and sorting are always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class BuildReport:
         fast: whether the fast path was used; ``tokenization`` gives the reason.
         routed: number of documents with content that only Hugging Face tokenizers handle.
         checked: number of slices of documents that both libraries tokenized during the build.
-        differed: number of these slices with different ids. Hugging Face tokenizers encoded their blocks again.
+        differed: number of these slices with different ids. Hugging Face tokenizers then encoded the blocks of these slices again.
     """
 
     store: str
@@ -131,15 +131,15 @@ def megabytes(size: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and a noun; the noun is in the plural unless the number is 1."""
+    """Format a number and a noun. The noun is in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def peak_memory(process: int | None = None) -> int:
     """The largest resident size of a process since its start, in bytes; 0 if it has ended.
 
-    ``process``: its id; None for this process. The size is read from /proc, because getrusage of a child process includes its
-    parent's size at the fork.
+    ``process``: id of the process; None for this process. The size is read from /proc, because getrusage of a child process
+    includes its parent's size at the fork.
     """
     try:
         with open(f"/proc/{process or os.getpid()}/status") as status:

@@ -1,4 +1,4 @@
-"""Splits a datastore into shards: datastores with some of its segments each, for several servers."""
+"""Splits a datastore into shards for several servers. A shard is a datastore with a part of the segments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_SHARDS = 64
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """One shard: its folder, and what it holds."""
+    """One shard: its folder, and its numbers of segments, documents and tokens."""
 
     path: str
     segments: int
@@ -40,8 +40,8 @@ class ShardReport:
 def split(store: str | Path, output: str | Path, shards: int) -> list[ShardReport]:
     """Split ``store`` into ``output``/shard-0 to shard-N. The new folder ``output`` appears whole, or not at all.
 
-    Each segment is linked to one shard, so no text is copied or sorted again. Counts are kept for each segment, so the counts
-    of all shards add up to the counts of ``store``. Shards have about the same number of tokens.
+    Each segment is linked into one shard, so no text is copied or sorted again. The counts of all shards add up to the counts of
+    ``store``, because counts are sums over segments. Shards have about the same number of tokens.
 
     Raises:
         NotFound, Corruption: there is no datastore, or it is damaged.
@@ -64,7 +64,7 @@ def split(store: str | Path, output: str | Path, shards: int) -> list[ShardRepor
 
 
 def _parts(source: Path, manifest: Manifest, shards: int) -> list[list[SegmentEntry]]:
-    """The segments of each shard: the largest segment that is left goes to the shard with the fewest tokens."""
+    """Assign segments to shards. The largest remaining segment goes to the shard with the fewest tokens."""
     if manifest.deletions:
         raise InvalidArgument(f"{source} has deleted documents; run 'suffolk compact {source}' before")
     if len(manifest.segments) < shards:

@@ -1,4 +1,4 @@
-"""Recognises folders of Delta, Hudi and Iceberg tables, which have a log of the files that are valid, and datastores."""
+"""Recognises folders of datastores, and of Delta, Hudi and Iceberg tables. These tables have a log of their valid files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME
 
 DATASTORE = "datastore"
 PUSHED_NAME = "generations"
-"""Folder of a datastore that was pushed."""
+"""Folder that every pushed datastore contains."""
 
 _FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 _ICEBERG = "metadata", "*.metadata.json"
@@ -21,7 +21,7 @@ _STORE_AT_URL = re.compile(rf"(.*/)(?:({SEGMENTS_NAME}|{PUSHED_NAME})/[^/]*|{re.
 
 
 def table_problem(parent: str, folders: Iterable[str]) -> str:
-    """Why the files of ``parent``, a folder with ``folders``, are not read; empty if it is no table."""
+    """Return why the files of ``parent``, a folder with ``folders``, are not read. Empty if ``parent`` is no table."""
     name = next((_FOLDERS[each] for each in folders if each in _FOLDERS), "")
     if not name and _ICEBERG[0] in folders and glob.glob(os.path.join(glob.escape(parent), *_ICEBERG)):
         name = "Iceberg"
@@ -29,13 +29,13 @@ def table_problem(parent: str, folders: Iterable[str]) -> str:
 
 
 def tables_at(urls: Iterable[str]) -> dict[str, str]:
-    """The folders of tables among files at ``urls``, and why their files are not read."""
+    """Find the folders of tables among files at ``urls``, each with the reason why its files are not read."""
     found = filter(None, map(_LOG_AT_URL.fullmatch, urls))
     return {log[1]: _problem(_FOLDERS.get(log[2], "Iceberg")) for log in found}
 
 
 def stores_at(urls: Iterable[str]) -> dict[str, str]:
-    """The folders of datastores among files at ``urls``, and the reason ``DATASTORE``."""
+    """Find the folders of datastores among files at ``urls``, each with the reason ``DATASTORE``."""
     folders: dict[str, set[str]] = {"segments": set(), "other": set()}
     for found in filter(None, map(_STORE_AT_URL.fullmatch, urls)):
         folders["segments" if found[2] == SEGMENTS_NAME else "other"].add(found[1])

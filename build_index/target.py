@@ -1,4 +1,4 @@
-"""The output of a build: datastore, tokenizer and vocabulary. It is determined before the build starts."""
+"""Determines the output of a build before the build starts: datastore, tokenizer and vocabulary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BuildTarget:
         tokenizer_json: the tokenizer as the content of a ``tokenizer.json``.
         fingerprint: fingerprint of the tokenizer, 64 hex digits; None without a tokenizer.
         vocab_size: ids are below it.
-        order_depth: tokens by which suffixes are sorted.
+        order_depth: number of tokens by which suffixes are sorted.
         token_width: width of the ids in ``.bin`` corpora, "u16" or "u32".
         template: the chat template of the tokenizer that the options name; None if that tokenizer has none.
     """
@@ -42,7 +42,7 @@ class BuildTarget:
 
     @property
     def rules(self) -> RecordRules:
-        """How conversations and recorded tokens are read."""
+        """The rules for reading conversations and recorded tokens."""
         return RecordRules(self.template, self.fingerprint, self.vocab_size)
 
     def settings(self, options: BuildOptions, generation: int) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class BuildTarget:
 
 
 def find_target(options: BuildOptions) -> BuildTarget:
-    """The target of a build, with a tokenizer that fits it.
+    """The target of a build, with a tokenizer that fits the target.
 
     Raises:
         NotFound: the tokenizer, or the datastore to append to, does not exist.
@@ -110,7 +110,7 @@ def require_mode(options: BuildOptions, target: BuildTarget) -> None:
     """Refuse to build over an existing datastore, unless ``options`` say to append or replace.
 
     Raises:
-        InvalidArgument: there is one, and the mode is "new".
+        InvalidArgument: there is a datastore, and the mode is "new".
     """
     if options.mode == "new" and target.previous is not None:
         raise InvalidArgument(

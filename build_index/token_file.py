@@ -49,7 +49,7 @@ class TokenFile:
     ) -> None:
         try:
             self._file.close()
-        except OSError as failure:  # an earlier error is the cause of this one
+        except OSError as failure:  # an earlier error caused this error
             if error is None:
                 raise disk_error(self._path, failure) from failure
         finally:

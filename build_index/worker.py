@@ -1,7 +1,7 @@
 """The program of a tokenizing process: reads blocks from a socket, and writes encoded blocks or errors in order.
 
-It is started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the builder's end of the socket is closed, so
-that no worker outlives a killed builder.
+It is started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the builder's end of the socket is closed. So no
+worker outlives a killed builder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
         threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
         while (payload := inbox.get()) is not None:
             connection.send(_encode(encoder, payload))
-    except (EOFError, OSError):  # the builder is gone, perhaps in the middle of a message
+    except (EOFError, OSError):  # the builder has ended, perhaps in the middle of a message
         return
 
 

@@ -48,7 +48,7 @@ class Workspace:
     """The files of one datastore under construction. Made by ``open_workspace``, which holds the writer lock.
 
     Attributes:
-        keeps_segments: whether finished segments lie in this folder, and not elsewhere.
+        keeps_segments: whether finished segments are kept in this folder. False if they are sent elsewhere.
     """
 
     keeps_segments = True
@@ -92,7 +92,7 @@ class Workspace:
         return named
 
     def has_segment(self, entry: SegmentEntry) -> bool:
-        """Whether the whole segment is there, published or not."""
+        """Whether the complete file of a segment exists, published or not."""
         places = (self.new_segment(entry.name), self.store / SEGMENTS_NAME / entry.name)
         return any(place.is_file() and place.stat().st_size == entry.bytes for place in places)
 
@@ -106,7 +106,7 @@ class Workspace:
             open_segment(self.store / SEGMENTS_NAME, entry, manifest)
 
     def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
-        """Make ``manifest`` the datastore's generation. A crash at any point leaves the old one or the new one."""
+        """Make ``manifest`` the datastore's generation. A crash at any point leaves the old generation or the new one."""
         if tokenizer_json is not None and manifest.tokenizer is not None:
             write_atomically(self.store / tokenizer_name(manifest.tokenizer), tokenizer_json.encode())
         moved = [entry.name for entry in manifest.files() if self.new_segment(entry.name).exists()]
@@ -116,8 +116,8 @@ class Workspace:
         try:
             publish(self.store, manifest)
         except SuffolkError:
-            if self.live_generation() != manifest.generation:  # if equal, only the sync failed
-                for name in moved:  # a full disk: move the finished segments back, for the next run to resume from
+            if self.live_generation() != manifest.generation:  # if equal, publishing worked and only the sync failed
+                for name in moved:  # the disk may be full: move finished segments back, so the next run can resume
                     os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
             raise
 
@@ -147,9 +147,9 @@ class Workspace:
     def finish(self, manifest: Manifest) -> None:
         """Remove files that the published generation does not need: unlisted segments, other tokenizers, the work folder.
 
-        Readers that have an older generation open keep its segments.
+        Readers of an older generation can still read its removed segments.
         """
-        # before this sync, a power cut may bring back the old manifest, which needs its segments
+        # Before this sync, a power cut may restore the old manifest, which needs the old segments.
         fsync_directory(self.store)
         listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:
@@ -163,10 +163,10 @@ class Workspace:
         self.discard()
 
     def refuse_unfinished(self, afterwards: str) -> None:
-        """Refuse to publish while an interrupted build waits here, because both would use the same generation number.
+        """Refuse to publish while an interrupted build waits in this folder. The build would use the same generation number.
 
         Raises:
-            Unavailable: an interrupted build waits here. The message says to repeat the command ``afterwards``.
+            Unavailable: an interrupted build waits in this folder. ``afterwards``: the last step that the message advises.
         """
         if self.holds_work() and not self._is_published():
             raise Unavailable(
@@ -179,7 +179,7 @@ class Workspace:
         return any("entry" in line for line in self.journal_lines())
 
     def _is_published(self) -> bool:
-        """Whether the journal's build is published, so that only files are left to remove."""
+        """Whether the journal's build is published. Then the only work left is to remove files."""
         generation = self.journal_lines()[0].get("settings", {}).get("generation")
         return generation is not None and int(generation) <= self.live_generation()
 
@@ -197,7 +197,7 @@ class Workspace:
 
 
 def named_by_content(entry: SegmentEntry) -> SegmentEntry:
-    """Add the checksum of a new segment to its name. Files of one name have the same bytes in all copies and rebuilds."""
+    """Add the checksum of a new segment to its name. So files of the same name have the same bytes in all copies and rebuilds."""
     return replace(entry, name=f"{entry.name.removesuffix(SEGMENT_SUFFIX)}-{entry.checksum}{SEGMENT_SUFFIX}")
 
 
@@ -205,10 +205,10 @@ def named_by_content(entry: SegmentEntry) -> SegmentEntry:
 def open_workspace(
     store: Path, allowed: Sequence[str] = (), make: Callable[[Path], Workspace] = Workspace
 ) -> Iterator[Workspace]:
-    """The workspace of ``store``, which ``make`` returns, under the writer lock.
+    """Yield the workspace of ``store`` under the writer lock. ``make`` returns the workspace.
 
-    A folder without a manifest may hold the names in ``allowed`` and the files of an unfinished build, and nothing else. If the
-    build fails before a segment is finished, all its files are removed, including the lock if it is new.
+    A folder without a manifest may hold only the names in ``allowed`` and the files of an unfinished build. If the build fails
+    before a segment is finished, all its files are removed, including a new lock.
 
     Raises:
         Unavailable: another process writes to the datastore.
@@ -242,9 +242,9 @@ def check_new_folder(output: Path, store: Path) -> None:
 
 @contextmanager
 def appearing_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target``, which becomes ``target`` at the end, on disk; after an error it is removed.
+    """Yield a temporary folder beside ``target``. At the end it is synced and renamed to ``target``. After an error it is removed.
 
-    Raises ResourceExhausted, PermissionDenied, InvalidArgument: it cannot be written.
+    Raises ResourceExhausted, PermissionDenied or InvalidArgument if it cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,7 @@ def appearing_folder(target: Path) -> Iterator[Path]:
 
 
 def disk_error(path: Path, error: OSError, option: str = "--output") -> SuffolkError:
-    """The error for a ``path`` that cannot be written. ``option``: the option that names another."""
+    """The error for a ``path`` that cannot be written. ``option``: the option with which the user can choose another path."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceExhausted(f"{path}: the disk is full; free some space and run the command again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -289,7 +289,7 @@ def _refuse_foreign(store: Path, allowed: Sequence[str]) -> None:
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
     paths = list(store.iterdir())
-    known = (*allowed, *BUILD_NAMES) if store / LOCK_NAME in paths else allowed  # a build makes its lock first
+    known = (*allowed, *BUILD_NAMES) if store / LOCK_NAME in paths else allowed  # a build creates its lock first
     foreign = sorted(path.name for path in paths if not any(path.match(name) for name in known))
     if foreign:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")

@@ -1,4 +1,4 @@
-"""What a plan costs a month: quantities, prices if the user gives some, and the build."""
+"""Monthly quantities and costs of a plan, and the work of the build. Costs need prices from the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.datastore.settings import Within, check_fields
 
 HOURS, SECONDS = 730, 730 * 3600
-"""In a month."""
+"""Hours and seconds in a month."""
 
 Price = Annotated[float, Within(0)]
 
@@ -52,7 +52,7 @@ class Bill:
 
 
 def bill_of(plan: CapacityPlan, prices: Prices) -> Bill:
-    """The quantities of a plan: used memory and disk of all nodes, one copy in object storage, requests and replies."""
+    """Compute the quantities of a plan: used memory and disk of all nodes, one copy in object storage, requests and replies."""
     shard, nodes = plan.shard, plan.nodes
     storage = shard.disk_bytes * shard.shards / 1e12
     sent = shard.calls_per_second * shard.shards * (shard.sent_bytes + shard.received_bytes) * SECONDS / 1e12
@@ -71,7 +71,7 @@ def bill_of(plan: CapacityPlan, prices: Prices) -> Bill:
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """Text, core hours to read and tokenize it and to sort its tokens, memory of a segment, and hours on the nodes of the plan."""
+    """Work of a build: text, core hours to read, tokenize and sort it, memory of a segment, and hours on the plan's nodes."""
 
     text_bytes: float
     tokenize_core_hours: float
@@ -89,7 +89,7 @@ class Building:
 
 
 def building_of(need: Need, costs: ServiceCosts, nodes: int) -> Building:
-    """The build on this many nodes, if all their cores always work. Copying is not counted."""
+    """Compute the build's work on this many nodes, if all their cores always work. Copying is not counted."""
     text = need.tokens * costs.token_bytes
     tokenize, sort = text / costs.text_bytes / 3600, need.tokens / costs.sorted_tokens / 3600
     memory = build_bytes(need.tokens_of_segment, need.vocab_size)

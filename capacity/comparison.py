@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 
 MOST_SERVERS = 4
-"""Servers of a shard that stay up in a simulation. Calls choose servers at random, so queues are independent, and a part of
-the servers behaves like all."""
+"""The most servers of a shard that stay up in a simulation.
+
+Calls choose servers at random, so queues are independent. A few servers then behave like all.
+"""
 JITTER = 0.2
 """Standard deviation of a step's seconds, as a share of their mean."""
 _DRAWN = 1 << 11
@@ -33,7 +35,7 @@ _WARM_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What happened after the warm-up. ``seconds``: of each call, to all shards; ``busy``: share of the servers' time."""
+    """Results of a simulation after the warm-up. ``seconds``: of each call to all shards. ``busy``: share of the servers' time."""
 
     seconds: list[float]
     duration: float
@@ -130,7 +132,7 @@ class _Simulation:
 
 
 def draw_services(shard: ShardModel, chooser: np.random.Generator) -> list[float]:
-    """Service times of calls: chunks one after another, and in a chunk each piece at the thread that is free first."""
+    """Sample service times of calls. Chunks run one after another. Within a chunk, the first free thread takes the next piece."""
     need, costs = shard.need, shard.costs
     shape = costs.search_spread**-2 if costs.search_spread else 1e6
     searches = chooser.gamma(shape, shard.search_s / shape, (_DRAWN, need.batch))
@@ -149,13 +151,13 @@ def _shared(seconds: Any, threads: int) -> float:
 
 
 CALLS, LEAST_CALLS = 20_000, 2_000
-"""Simulated calls to single shards; at least LEAST_CALLS calls to all shards."""
+"""Number of simulated calls to single shards, and the least number of calls to all shards."""
 AGREEMENT = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A figure of the formulas and of the simulation. ``nodes``: which nodes are up."""
+    """One figure, from the formulas and from the simulation. ``nodes``: which nodes are up."""
 
     nodes: str
     figure: str
@@ -164,7 +166,7 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """The difference of the formula, as a share of the simulation."""
+        """The formula's figure minus the simulation's, as a share of the simulation's."""
         return self.formula / self.simulated - 1
 
 
@@ -182,7 +184,7 @@ def compare_plan(plan: CapacityPlan) -> list[Compared]:
 
 
 def compare_shard(shard: ShardModel, nodes: int, failing: int = 0, name: str = "") -> list[Compared]:
-    """Compare utilisation, calls a second and seconds of a call to all shards, at this many nodes, of which some fail."""
+    """Compare utilisation, calls a second, and seconds of a call to all shards. ``failing`` of the ``nodes`` nodes fail."""
     calls = max(LEAST_CALLS, CALLS // shard.shards)
     simulated = simulate(shard, nodes, calls, failing=failing)
     up = nodes - failing

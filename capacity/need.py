@@ -1,4 +1,4 @@
-"""What is to be served, and the nodes that serve it."""
+"""The load and text to serve, and the nodes that serve them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from suffolk.datastore.limits import MAX_BATCH
 from suffolk.datastore.settings import REQUIRED, Share, Within, check_fields, option, rare
 
 MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
-"""The part of a node's memory, disk, network and disk reads that a plan uses. The rest is for the system, for files of a new
-generation beside the old one, and for peaks."""
+"""Shares of a node's memory, disk, network and disk reads that a plan uses.
+
+The rest is for the system, for files of a new generation beside the old one, and for peaks.
+"""
 
 Amount = Annotated[int, Within(1, 10**18)]
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
@@ -35,7 +37,7 @@ class Node:
 
 
 def read_amount(text: str) -> int:
-    """The whole number that a text such as 1e12, 1T, 2.5G or 64 stands for. Raises ValueError if it stands for none."""
+    """Return the whole number in a text, for example 1e12, 1T, 2.5G or 64. Raises ValueError if the text is no whole number."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     try:
         value = Decimal(text[: len(text) - len(unit)]) * UNITS[unit]
@@ -47,14 +49,14 @@ def read_amount(text: str) -> int:
 
 
 def amount_option(default: object, help: str, **more: object) -> int:
-    """An option whose value is an amount, such as 1T."""
+    """An option whose value is an amount, for example 1T."""
     found: int = option(default, help, read=read_amount, metavar="AMOUNT", **more)
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeededLoad:
-    """What asks the datastore, and what is appended to it. ``tokens`` count no separators."""
+    """The queries to the datastore, and the tokens appended to it. ``tokens`` count no separators."""
 
     tokens: Annotated[int, Within(1, 10**18)] = amount_option(REQUIRED, "tokens of the datastore")
     workers: Annotated[int, Within(1, 10**9)] = amount_option(REQUIRED, "decoders, each of which sends one call a step")
@@ -70,7 +72,7 @@ class NeededLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class NeededText:
-    """The text of the datastore, and how much of its index is in memory."""
+    """The text of the datastore, and the share of its index that is in memory."""
 
     GROUP = "text"
     vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "token ids: a token has 2 bytes up to 65,535 of them")
@@ -108,12 +110,12 @@ class Need(NeededLoad, NeededText, NodeUse):
 
     @property
     def drafts_per_second(self) -> float:
-        """Batches of drafts that all workers ask for."""
+        """Batches of drafts a second of all workers."""
         return self.workers * self.steps_per_second * self.asked
 
     @property
     def lookups_per_second(self) -> float:
-        """Contexts of all workers."""
+        """Contexts a second of all workers."""
         return self.drafts_per_second * self.batch
 
     @property
@@ -128,7 +130,7 @@ class Need(NeededLoad, NeededText, NodeUse):
 
     @property
     def tokens_of_segment(self) -> int:
-        """Tokens of a segment: as given, or as many as fit into the format and into a node's memory during the build."""
+        """Tokens of a segment: the given number, or as many as fit into the format and into a node's memory during the build."""
         if self.segment_tokens is not None:
             return min(self.segment_tokens, self.tokens)
         buildable = int(MEMORY_SHARE * self.node.memory / build_bytes(1, self.vocab_size))

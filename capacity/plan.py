@@ -13,7 +13,7 @@ from suffolk.capacity.shard import ShardModel, index_bytes
 from suffolk.datastore.errors import Field, InvalidArgument
 
 THREADS = (1, 2, 4)
-"""Search threads of a server. More than CHUNK / GRAIN have nothing to do."""
+"""Numbers of search threads to try for a server. Threads beyond CHUNK / GRAIN have no work."""
 _MOST_REPLICAS = 1 << 20
 
 
@@ -23,9 +23,8 @@ class CapacityPlan:
 
     Attributes:
         shard: one of its equal shards.
-        replicas: nodes of each shard that carry the load; the spares of the need come on top.
-        limits: by name, the nodes that each limit alone would take, without spares. The load's limit is for these
-            shards.
+        replicas: nodes of each shard that carry the load. Spare nodes are added to them.
+        limits: for each limit by name, the nodes that it alone requires, without spares. The load's limit is for these shards.
     """
 
     shard: ShardModel
@@ -39,7 +38,7 @@ class CapacityPlan:
 
     @property
     def binding(self) -> str:
-        """The limit that takes the most nodes; of equal limits the first; "none" if one node is enough for each."""
+        """The limit that requires the most nodes, the first if several do. "none" if one node is enough for each limit."""
         name = max(self.limits, key=lambda name: self.limits[name])
         return name if self.limits[name] > 1 else "none"
 
@@ -64,7 +63,7 @@ def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
 
 
 def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
-    """Shards worth trying: for each number of segments, the fewest shards, with each number of search threads."""
+    """Yield the shards to try: for each number of segments the fewest shards, with each number of search threads."""
     most = min(MAX_SHARDS, need.segments)
     counts = sorted({-(-need.segments // -(-need.segments // count)) for count in range(1, most + 1)})
     threads = [count for count in THREADS if count <= need.node.cores]
@@ -72,8 +71,7 @@ def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
 
 
 def _better(best: CapacityPlan | None, shard: ShardModel) -> CapacityPlan | None:
-    """The better of ``best`` and the plan with the shards ``shard``. The latency, which takes time to find, comes
-    last."""
+    """Return the better of ``best`` and the plan with ``shard``. The latency is checked last, because this takes longest."""
     least = {"processors": _by_processors(shard), "network": _by_network(shard), "disk reads": _by_reads(shard)}
     if not _is_better(best, shard, max(least.values())):
         return best
@@ -97,8 +95,7 @@ def _by_disk(need: Need, costs: ServiceCosts) -> int:
 
 
 def _by_memory(shard: ShardModel) -> float:
-    """Least number of shards with which the files fit into the memory of a node; infinite if the server processes alone do
-    not fit."""
+    """Least number of shards whose files fit into the memory of a node; infinite if the server processes alone do not fit."""
     free = MEMORY_SHARE * shard.need.node.memory - shard.processes * shard.costs.process_bytes
     return math.ceil(shard.shards * shard.resident_bytes / free) if free > 0 else math.inf
 
@@ -117,7 +114,7 @@ def _by_reads(shard: ShardModel) -> float:
 
 
 def _by_latency(shard: ShardModel) -> float:
-    """The fewest nodes of a shard with which the latency is met; infinite if none does."""
+    """The fewest nodes of a shard that meet the latency; infinite if no number of nodes meets it."""
     limit = shard.need.latency_limit
     if shard.latency(math.inf) > limit:
         return math.inf
@@ -133,7 +130,7 @@ def _by_latency(shard: ShardModel) -> float:
 
 
 def network_bytes(shard: ShardModel) -> float:
-    """Bytes a second of all replicas of a shard, in the busier direction, with the log of appends."""
+    """Bytes a second of all replicas of a shard, in the busier direction, including the log of appends."""
     calls = shard.calls_per_second * max(shard.sent_bytes, shard.received_bytes)
     return calls + shard.need.log_bytes
 
@@ -162,7 +159,7 @@ def _too_slow(need: Need, shards: list[ShardModel]) -> InvalidArgument:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A change of the need, and the nodes that are then enough."""
+    """A change of the need, and the number of nodes that are enough after the change."""
 
     change: str
     nodes: int

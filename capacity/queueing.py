@@ -1,7 +1,7 @@
 """Times of calls at a server that answers one call after another (M/G/1), in closed form.
 
-Calls come at random moments, and service times have a gamma distribution. A call waits with a probability that is the
-utilisation. The wait has the first two moments of Pollaczek and Khinchine, and is treated as gamma distributed too.
+Calls come at random moments, and service times have a gamma distribution. The probability that a call waits is the utilisation.
+The wait is modelled by a gamma distribution with the first two moments of Pollaczek and Khinchine.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_UTILISATION = 0.85
-"""Plans above it are refused: waits then depend on every burst."""
+"""Largest utilisation of a plan. Above it, every burst changes the waits."""
 CHECKED_UTILISATION, MOST_SPREAD = 0.7, 1.25
-"""Up to this utilisation, and this spread of the service time, the formulas were compared with a simulation."""
+"""Largest utilisation and spread of the service time at which the formulas were compared with a simulation."""
 NORMAL = NormalDist()
 _POINTS = np.arange(-3, 5, 0.08)
 _WEIGHTS = np.exp(-(_POINTS**2) / 2) / np.exp(-(_POINTS**2) / 2).sum()
@@ -52,10 +52,10 @@ class Response:
         return wait, math.sqrt(third + 2 * self.utilisation * wait**2 - wait**2) / wait
 
     def quantile(self, share: float, servers: int = 1) -> float:
-        """The seconds within which this ``share`` of calls ends. A call ends when the last of ``servers`` servers
-        answers.
+        """Seconds within which this ``share`` of calls ends. A call ends when the last of ``servers`` servers answers.
 
-        The servers count as independent. Calls that come together wait together, so this is an upper bound.
+        The formula assumes independent servers. In fact calls that come together also wait together, so the result is an upper
+        bound.
         """
         late = 1 - share ** (1 / servers)
         services = self.service.mean * _gamma_quantiles(self.service.spread, _POINTS)
@@ -71,13 +71,13 @@ class Response:
 
 
 def _gamma_quantiles(spread: float, normal: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Quantiles of a gamma distribution with mean 1, at quantiles of the normal distribution (Wilson and Hilferty)."""
+    """Quantiles of a gamma distribution with mean 1, from quantiles of the normal distribution (Wilson and Hilferty)."""
     third = spread / 3
     return np.maximum(0.0, 1 - third**2 + normal * third) ** 3
 
 
 def _gamma_tails(spread: float, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Probability of a larger value, in the same distribution."""
+    """Probability of a value above each of ``values``, in a gamma distribution with mean 1."""
     third = spread / 3
     normal = (np.cbrt(values) - 1 + third**2) / third
     return np.array([math.erfc(each / math.sqrt(2)) / 2 for each in normal])

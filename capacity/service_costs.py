@@ -1,4 +1,4 @@
-"""What the draft service costs on one core of a machine, as ``suffolk profile --datastore`` measures it, and its file."""
+"""Costs of the draft service on one core of a machine, and their file. ``suffolk profile --datastore`` measures them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ServiceCosts:
 
     Attributes:
         machine: processor, cores and commit.
-        datastore: what was served: tokens and segments.
-        max_nodes: nodes of a draft at most.
-        server_call_s, client_call_s: a call, without its contexts.
-        server_context_s, client_context_s: a context of a call, without its search.
+        datastore: tokens and segments of the measured datastore.
+        max_nodes: the most nodes of a draft.
+        server_call_s, client_call_s: cost of a call, without its contexts.
+        server_context_s, client_context_s: cost of a context of a call, without its search.
         segment_s: search and draft of a context in a segment of ``segment_tokens`` tokens whose pages are in memory.
-        doubling_s: what each doubling of the segment's tokens adds.
+        doubling_s: seconds that each doubling of the segment's tokens adds.
         search_spread: standard deviation of the search seconds of a context, as a share of their mean.
-        wait_s: what a call takes beyond the processor time of both ends, on one machine, in seconds of wall time.
+        wait_s: wall seconds of a call beyond the processor time of both ends, with both ends on one machine.
         request_call_bytes, request_context_bytes, reply_context_bytes: sizes of messages.
         cold_reads: disk reads of a context in a segment, if only the segment's directory is in memory.
         read_s: wall seconds of a random read of 4 KiB.
@@ -71,7 +71,7 @@ class ServiceCosts:
         check_fields(self)
 
     def search_s(self, segment_tokens: float) -> float:
-        """Seconds of a context in a segment of this size; at least a quarter of ``segment_s``, however small it is."""
+        """Seconds of a context in a segment of this size. The result is at least a quarter of ``segment_s``."""
         grown = self.segment_s + self.doubling_s * math.log2(max(segment_tokens, 1) / self.segment_tokens)
         return max(grown, _LEAST_SHARE * self.segment_s)
 

@@ -1,4 +1,4 @@
-"""What one shard costs: bytes, and the calls that come to it."""
+"""Costs of one shard: its bytes, and its calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.serving.store.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16
-"""Segments of a live store beside the datastore, at most. They count as segments of ``ServiceCosts.segment_tokens``."""
+"""The most segments of a live store beside the datastore. Each counts as a segment of ``ServiceCosts.segment_tokens``."""
 TAIL = 0.99
 GRAIN = 8
 """Contexts that a search thread takes at once (csrc/core/snapshot.cc)."""
@@ -20,7 +20,7 @@ GRAIN = 8
 
 @dataclass(frozen=True, slots=True)
 class ShardModel:
-    """One of ``shards`` equal parts of the datastore. Its servers have ``threads`` search threads, and as many cores each."""
+    """One of ``shards`` equal parts of the datastore. Each of its servers has ``threads`` search threads, and as many cores."""
 
     need: Need
     costs: ServiceCosts
@@ -39,12 +39,12 @@ class ShardModel:
 
     @property
     def disk_bytes(self) -> float:
-        """Bytes of its files."""
+        """Bytes of the shard's files."""
         return index_bytes(self.need, self.costs) / self.shards
 
     @property
     def resident_bytes(self) -> float:
-        """Bytes of its files that are in the memory of each node."""
+        """Bytes of the shard's files in the memory of each node."""
         always = directory_bytes(self.need.tokens, self.need.segments, self.need.vocab_size) / self.shards
         return max(always, self.need.in_memory * self.disk_bytes)
 
@@ -63,7 +63,7 @@ class ShardModel:
     def service(self) -> Service:
         """Time of a call at a server that does nothing else.
 
-        The server searches CHUNK contexts after another. A chunk ends when the slowest of its threads ends.
+        The server searches one chunk of CHUNK contexts after another. A chunk ends when the slowest of its threads ends.
         """
         batch, costs = self.need.batch, self.costs
         chunk = min(batch, CHUNK)
@@ -77,7 +77,7 @@ class ShardModel:
 
     @property
     def rounds(self) -> int:
-        """Calls to the shard for a batch of drafts."""
+        """Number of calls to the shard for one batch of drafts."""
         return self.need.rounds if self.shards > 1 else 1
 
     @property
@@ -87,16 +87,16 @@ class ShardModel:
 
     @property
     def busy_servers(self) -> float:
-        """Servers that are busy with the calls of the shard, on average."""
+        """Mean number of servers that are busy with the shard's calls."""
         return self.calls_per_second * self.service.mean
 
     def utilisation(self, nodes: float) -> float:
-        """Share of the time for which a server of this many nodes is busy."""
+        """Share of time that a server is busy if the shard has this many nodes."""
         return self.busy_servers / (nodes * self.processes)
 
     @property
     def reads_per_call(self) -> float:
-        """Disk reads."""
+        """Disk reads of a call."""
         return self.need.batch * self.segments * self.costs.cold_reads * self.need.miss_share
 
     @property
@@ -115,13 +115,13 @@ class ShardModel:
         return self.rounds * self.shards * (self.costs.client_call_s + self.need.batch * self.costs.client_context_s)
 
     def response(self, nodes: float) -> Response:
-        """Times of a call if each takes one of the servers of this many nodes at random. Their utilisation must be below 1."""
+        """Times of calls if each call goes to a random server of ``nodes`` nodes. The utilisation must be below 1."""
         return Response(self.service, self.utilisation(nodes))
 
     def latency(self, nodes: float) -> float:
-        """Seconds within which 99 % of the steps have the answers of all shards; infinite if the nodes are too few.
+        """Seconds within which 99 % of the steps have the answers of all shards; infinite if there are too few nodes.
 
-        ``nodes`` may be infinite: no call waits for another.
+        With infinite ``nodes``, no call waits for another.
         """
         if self.utilisation(nodes) >= 1:
             return math.inf

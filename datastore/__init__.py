@@ -1,1 +1,1 @@
-"""Opens datastores, looks up tokens in them, drafts from them, and verifies them."""
+"""Opens, searches and verifies datastores, and drafts from them."""

@@ -21,8 +21,8 @@ class Appended:
     """The outcome of an append.
 
     Attributes:
-        sequence: number of the first document; the others follow. Numbers rise over the life of a store.
-        documents, tokens: what was appended.
+        sequence: number of the first appended document; the others have the next numbers. Numbers rise over the life of a store.
+        documents, tokens: how many were appended.
         replaced: documents that the append removed: the group's old content, or its oldest documents.
         durable: whether the change is on disk, and survives a power loss. It survives the end of the process in any case.
     """
@@ -40,18 +40,18 @@ class LiveStats:
 
     Attributes:
         generation: number of the published generation; 0 if there is none.
-        tokens, documents, bytes: what memory holds.
-        published_tokens, published_documents: what the published generation holds, without deleted documents.
-        segments, deletions: segments that a query searches, and how many of them are deletions.
+        tokens, documents, bytes: contents of the memory.
+        published_tokens, published_documents: contents of the published generation, without deleted documents.
+        segments, deletions: segments that a query searches, and how many of them are deletion segments.
         merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
         next_sequence, flushed_sequence: the number of the next document, and the last one in published files.
         oldest_time: time of the oldest document in memory, in seconds; 0 if there is none.
-        log_bytes, log_files, unsynced_bytes: size of the log, and how much of it a power loss may lose.
+        log_bytes, log_files, unsynced_bytes: size of the log, and the bytes of it that a power loss may lose.
         torn_bytes: bytes that were cut off the log when the store was opened.
-        evicted_documents, evicted_tokens: what bounds and time to live removed since the store was opened.
+        evicted_documents, evicted_tokens: removed by bounds or time to live since the store was opened.
         clock_behind_seconds: how far the system's clock was behind the newest document when the store was opened.
-        log_failure: why appends are refused until the store is opened again; None if they are not.
-        background_error: why the last background eviction, publication or log rewrite failed; None if it did not.
+        log_failure: why appends are refused until the store is opened again; None if they are accepted.
+        background_error: why the last background eviction, publication or log rewrite failed; None if it succeeded.
     """
 
     generation: int
@@ -83,8 +83,8 @@ class DocumentState:
     """The documents with one id.
 
     Attributes:
-        documents, tokens: their numbers.
-        sequence: number of the newest one in memory; 0 if all are in published files.
+        documents, tokens: number of documents with the id, and of their tokens.
+        sequence: number of the newest of these documents in memory; 0 if all are in published files.
     """
 
     documents: int
@@ -105,7 +105,7 @@ class LiveDeletion:
     """The outcome of a deletion.
 
     Attributes:
-        documents, tokens: what was deleted, in memory and in published files.
+        documents, tokens: how many were deleted, in memory and in published files.
         generation: number of the published generation; a new one if published documents were deleted.
         unknown_ids: the given ids that no document has.
     """
@@ -118,7 +118,7 @@ class LiveDeletion:
 
 @runtime_checkable
 class Appendable(Retriever, Protocol):
-    """The methods of ``LiveStore`` that change or count documents, with its arguments and errors. Thread-safe."""
+    """The methods that change or count documents, with the arguments and errors of ``LiveStore``. Thread-safe."""
 
     def append(
         self,
@@ -133,12 +133,12 @@ class Appendable(Retriever, Protocol):
         """Append one document, a text or token ids. The next query of any thread finds it.
 
         Args:
-            id: its source, by which ``delete`` finds it.
+            id: the document's source, by which ``delete`` finds it.
             metadata: field -> text, number or boolean.
-            group: the group that it joins.
+            group: the group that the document joins.
             replace: remove the earlier documents of the group in the same moment.
-            key: a name for this append, 1 to 128 characters. A repeat with the same key within 10 minutes changes nothing, and has
-                the same outcome: so an append whose outcome is unknown can be repeated.
+            key: a name for this append, 1 to 128 characters. A repeat with the same key within 10 minutes changes nothing and
+                returns the same outcome. So a caller that lost the outcome can repeat the append.
 
         Raises:
             InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
@@ -170,7 +170,7 @@ def new_key() -> str:
 
 
 def check_key(key: str) -> str:
-    """``key``. Raises InvalidArgument: it is empty or too long."""
+    """Return ``key``. Raises InvalidArgument if it is empty or too long."""
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
         raise InvalidArgument(f"key is {key!r}; give a text of 1 to {MAX_KEY} characters")
     return key

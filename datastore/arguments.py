@@ -1,6 +1,6 @@
-"""Checks the types and ranges of arguments of public methods, the same for local and remote datastores.
+"""Checks the types and ranges of arguments of public methods. Local and remote datastores share these checks.
 
-Checks raise InvalidArgument with the argument's name, its type or value, and what to give in its place.
+Checks raise InvalidArgument with the argument's name, its type or value, and advice on a valid value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LISTS = (list, tuple, np.ndarray)
 
 
 def whole_numbers(name: str, values: object) -> int | list[int]:
-    """One number, or a list of them."""
+    """Check one whole number, or a list of whole numbers."""
     if isinstance(values, _INTEGERS):
         return int(values)
     if not is_list(values):
@@ -32,7 +32,7 @@ def whole_numbers(name: str, values: object) -> int | list[int]:
 
 
 def check_contexts(contexts: object) -> None:
-    """Contexts are a list of lists; their token ids are checked when they are read."""
+    """Check that contexts are a list of lists. Their token ids are checked when they are read."""
     if not is_list(contexts):
         raise InvalidArgument(
             Field("contexts"), f" is of type {_kind(contexts)}; give a list with the token ids of each context"
@@ -45,7 +45,7 @@ def check_contexts(contexts: object) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """A text that can be sent: without surrogates (halves of characters)."""
+    """Check that ``value`` is a text that can be sent: without surrogates (halves of characters)."""
     if not isinstance(value, str):
         raise InvalidArgument(Field(name), f" is {str(value)[:60]}, of type {_kind(value)}; it must be a text")
     try:
@@ -55,7 +55,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_texts(name: str, values: object) -> None:
-    """A list or another collection of texts, not a single text."""
+    """Check that ``values`` is a list or another collection of texts, not a single text."""
     if isinstance(values, str):
         raise InvalidArgument(Field(name), f" is the text {values!r}; give a list of texts, such as [{values!r}]")
     if not isinstance(values, Collection):
@@ -65,7 +65,7 @@ def check_texts(name: str, values: object) -> None:
 
 
 def check_groups(groups: object) -> None:
-    """Check one group for everything, or a list with a group or None for each item."""
+    """Check ``groups``: one group for all items, or a list with a group or None for each item."""
     if groups is None or isinstance(groups, str):
         groups = [groups]
     if not is_list(groups):
@@ -78,19 +78,19 @@ def check_groups(groups: object) -> None:
 
 
 def check_iterable(name: str, values: object) -> None:
-    """Something to loop over, other than a text."""
+    """Check that ``values`` is iterable and no text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidArgument(Field(name), f" is of type {_kind(values)}; give a list")
 
 
 def check_flag(name: str, value: object) -> None:
-    """True or False."""
+    """Check that ``value`` is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgument(Field(name), f" is {value!r}, of type {_kind(value)}; it must be True or False")
 
 
 def check_size(field: str, size: int, limit: int, unit: str, remedy: str = "") -> None:
-    """``unit``: unit of ``size``, for example "tokens". ``remedy``: what to do, for the message."""
+    """Check that ``size`` is at most ``limit``. ``unit``: of ``size``, for example "tokens". ``remedy``: advice in the message."""
     if size > limit:
         raise InvalidArgument(Field(field), f" has {size} {unit}; the limit is {limit}{remedy and '; '}{remedy}")
 

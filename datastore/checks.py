@@ -1,4 +1,4 @@
-"""Checks of single values and of keys, which need no package. numpy's numbers count as numbers, and ``bool`` does not."""
+"""Checks of single values and of keys. They import no other package. numpy's numbers count as numbers, and ``bool`` does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from suffolk.datastore.errors import Field, InvalidArgument
 
 ABOVE_0 = math.ulp(0.0)
-"""The smallest float above 0: the least value of a range without 0."""
+"""The smallest float above 0. As the least value of a range, it excludes 0."""
 
 
 def whole_number(name: str, value: object) -> int:
@@ -28,7 +28,7 @@ def whole_within(name: str, value: object, least: int, most: int) -> int:
 
 
 def check_range(name: str, value: float, least: float, most: float = math.inf, of: str = "") -> None:
-    """Raises InvalidArgument: ``value`` is out of its range. ``of``: what it is of ``name``, for the message."""
+    """Raise InvalidArgument if ``value`` is out of its range. ``of`` follows ``name`` in the message."""
     if not least <= value <= most:
         raise InvalidArgument(Field(name), f"{of} is {value}; it must be {in_words(least, most)}")
 
@@ -53,14 +53,14 @@ def number(name: str, value: object) -> float:
 
 
 def text(name: str, value: object) -> str:
-    """``value``, a string. Raises InvalidArgument otherwise."""
+    """Return ``value``. Raises InvalidArgument if it is no string."""
     if not isinstance(value, str):
         raise InvalidArgument(Field(name), f" is {value!r}, of type {type(value).__name__}; it must be a text")
     return value
 
 
 def listed(name: str, value: object, of: str) -> tuple[object, ...]:
-    """``value``, a tuple or list, as a tuple. Raises InvalidArgument otherwise; ``of`` names its items."""
+    """Return ``value`` as a tuple. Raises InvalidArgument if it is neither a tuple nor a list. ``of`` names its items."""
     if not isinstance(value, tuple | list):
         raise InvalidArgument(
             Field(name),
@@ -70,7 +70,7 @@ def listed(name: str, value: object, of: str) -> tuple[object, ...]:
 
 
 def check_keys(what: str, given: Iterable[object], known: Sequence[str]) -> None:
-    """Raises InvalidArgument: a ``given`` key is not ``known``. ``what`` has the keys."""
+    """Raise InvalidArgument if a ``given`` key is not ``known``. ``what`` names the object with the keys."""
     for key in given:
         if key not in known:
             keys = ", ".join(known) or "none"
@@ -78,7 +78,7 @@ def check_keys(what: str, given: Iterable[object], known: Sequence[str]) -> None
 
 
 def check_choice(name: str, value: object, choices: Iterable[str], of: str = "") -> None:
-    """Raises InvalidArgument: ``value`` is none of ``choices``. ``of``: as in ``check_range``."""
+    """Raise InvalidArgument if ``value`` is none of ``choices``. ``of``: as in ``check_range``."""
     if value not in (known := [*choices]):
         raise unknown(name, value, known, of)
 
@@ -90,7 +90,7 @@ def unknown(name: str, value: object, choices: Collection[str], of: str = "") ->
 
 
 def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None, least: float = 0.5) -> str:
-    """A suggestion for an unknown word: the most similar one of ``known``, as ``shown``; empty if none is similar.
+    """Suggest the word of ``known`` that is most similar to ``word``, as ``shown``. Returns "" if none is similar.
 
     ``least``: the least similarity, as difflib counts it.
     """

@@ -17,17 +17,17 @@ Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 Groups = str | Sequence[str | None] | None
 """One group for all contexts or documents, or a group for each; None: no group."""
 StoreGroups = Groups | Mapping[str, Groups]
-"""The same for one datastore; for several that are searched as one, the groups in each by the datastore's name."""
+"""``Groups`` of one datastore. If several datastores are searched as one: a map from their names to ``Groups``."""
 
 SCOPES = ("store", "group", "group_first")
-"""What a query with a group searches."""
+"""What a query searches: everything, its group, or its group first."""
 DEFAULT_MAX_MATCH = 16
 DEFAULT_MIN_MATCH = 1
 DEFAULT_MAX_DEPTH = 10
 DEFAULT_MAX_NODES = 64
 DEFAULT_OCCURRENCES = 10
 DEFAULT_WINDOW = 16
-"""Tokens after an occurrence."""
+"""Default number of tokens shown after an occurrence."""
 MAX_OCCURRENCES = (1 << 32) - 2
 """The largest number of tokens in a segment."""
 
@@ -35,7 +35,7 @@ MAX_OCCURRENCES = (1 << 32) - 2
 class ContextQuery(NamedTuple):
     """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``.
 
-    ``least_counts``: for each context, or for none, the occurrences that a node of a draft needs.
+    ``least_counts``: for each context, the occurrences that a node of a draft needs; empty without this limit.
     """
 
     contexts: Sequence[Tokens]
@@ -74,7 +74,7 @@ class ContextQuery(NamedTuple):
 
     @property
     def groups(self) -> list[str | None]:
-        """The group of each context. Raises InvalidArgument if they are given for several datastores."""
+        """The group of each context. Raises InvalidArgument if groups are given by datastore."""
         if isinstance(self.group, Mapping):
             raise InvalidArgument(
                 Field("group"), " is a dict, for several datastores searched as one; give a text, or a list of texts"
@@ -132,8 +132,10 @@ def _go_on() -> None:
 
 
 class OccurrenceQuery(NamedTuple):
-    """The arguments of ``Retriever.occurrences``, in its order. ``before_place`` is called before each place is read from a file,
-    and may raise to end the search."""
+    """The arguments of ``Retriever.occurrences``, in its order.
+
+    ``before_place`` is called before each place is read from a file. It may raise an error to end the search.
+    """
 
     pattern: Tokens
     limit: int = DEFAULT_OCCURRENCES

@@ -45,8 +45,8 @@ def open_datastore(
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
         threads: threads that share one batch, including the calling one, 1..1024; 0: one per core that the caller may run
             on. The first batch of more than eight contexts starts them. A process that is forked later uses one thread.
-        previous: an open generation of the same datastore. Segments of both generations are mapped once, and its tokenizer is
-            not read again.
+        previous: an open generation of the same datastore. Segments that both generations have are mapped once, and the tokenizer
+            is not read again.
 
     Raises:
         InvalidArgument: ``residency`` or ``threads`` is not allowed.
@@ -67,7 +67,8 @@ def open_datastore(
 class Datastore(Retriever):
     """One generation of a datastore, mapped into memory. Thread-safe.
 
-    It keeps the generation that it opened, even after a newer one is published. No answer or count includes deleted documents.
+    The object keeps the generation that it opened, even after a newer one is published. No answer or count includes deleted
+    documents.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Datastore(Retriever):
         return self.manifest.vocab_size
 
     def warm_up(self, contexts: Sequence[Tokens]) -> None:
-        """Draft after ``contexts``, to map the pages that later drafts touch. Contexts that are refused are ignored."""
+        """Draft after ``contexts``. This maps the pages that later drafts touch. Invalid contexts are ignored."""
         with contextlib.suppress(InvalidArgument):
             self.draft_batch(contexts)
 
@@ -125,8 +126,7 @@ class Datastore(Retriever):
     def clock(
         self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """For each context, the seconds of its lookup and the seconds of its draft: two float64[contexts]. Only time in
-        C++ counts."""
+        """Measure the seconds of each context's lookup and of its draft: two float64[contexts]. Only time in C++ counts."""
         return self.native().clock(contexts, max_match, min_match, max_depth, max_nodes)
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
@@ -189,7 +189,7 @@ class Datastore(Retriever):
         raise NotFound(f"{self.path} has no live segment {segment!r}; suffolk info lists them")
 
     def deleted(self) -> Deleted:
-        """The deleted documents of each live segment, by its name.
+        """The deleted documents of each live segment, by the segment's name.
 
         Raises:
             Corruption: the table of a deletion segment is damaged, or names a document that does not exist.
@@ -202,7 +202,7 @@ class Datastore(Retriever):
         return self._segments
 
     def native_files(self) -> tuple[list[_native.Segment], list[_native.Segment]]:
-        """The mapped live segments and deletion segments. They stay mapped while they are used."""
+        """The mapped live segments and deletion segments. They stay mapped while the returned objects are in use."""
         self.native()
         live, deletions = ([each.native for each in files] for files in (self._segments, self._deletions))
         return live, deletions
@@ -311,8 +311,7 @@ class Datastore(Retriever):
         self._deletions = []
 
     def _live_locator(self) -> _native.Searcher:
-        """A searcher with the indices of deleted documents. It is made on first use, because making it reads the list
-        of deleted documents."""
+        """A searcher that knows the deleted documents. It is created on first use, because this reads the list of them."""
         self.native()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))

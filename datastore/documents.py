@@ -86,7 +86,7 @@ class Occurrence:
     datastore: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """What it is of, for JSON: everything but the tokens."""
+        """All fields but the tokens, for JSON."""
         return {
             "datastore": self.datastore,
             "segment": self.segment,
@@ -107,7 +107,7 @@ def check_documents(documents: object) -> None:
 
 
 def check_source(source: str) -> None:
-    """Refuse an id that no document can have.
+    """Check the id of a document.
 
     Raises:
         InvalidArgument: ``source`` is no text, empty or too long.
@@ -119,7 +119,7 @@ def check_source(source: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """Refuse a name that no group can have.
+    """Check the name of a group.
 
     Raises:
         InvalidArgument: ``group`` is no text, empty or too long.
@@ -132,7 +132,7 @@ def check_group(group: str) -> None:
 
 
 def checked_metadata(source: str, metadata: Metadata) -> Metadata:
-    """``metadata`` without its null values, which a document table can hold.
+    """Return ``metadata`` without null values, in the form that a document table can hold.
 
     Raises:
         InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
@@ -204,7 +204,7 @@ class DocumentTable:
     """Reads a table one block at a time. The bytes may be damaged. Thread-safe."""
 
     def __init__(self, table: memoryview | bytes, path: str) -> None:
-        self._table = table  # the view itself: it keeps the segment's file mapped; a view of the view would not
+        self._table = table  # this view keeps the segment's file mapped; a view of this view would not
         self._path = path
 
     def origin(self, document: int) -> Origin:

@@ -24,7 +24,7 @@ class DraftTree:
         scores: float32[n] in 0..1, the estimated probability that the whole path to the node is accepted. A child's score
             never exceeds its parent's.
         sources: uint32[n], a bit for each source that proposed the node.
-        counts: uint64[n], how many occurrences continue with the node's path; None unless a datastore made the tree.
+        counts: uint64[n], number of occurrences that continue with the node's path; None unless a datastore made the tree.
         match_length: length of the longest suffix of the context that was found; 0 if none was found, or if the tree is not
             from a datastore.
         match_count: number of occurrences of that suffix in all segments.

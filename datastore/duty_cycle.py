@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 
 class DutyCycle:
-    """Lets costly work run one piece at a time, and at most ``share`` of the time. So others go on beside it. Thread-safe.
+    """Lets costly work run one piece at a time, and at most ``share`` of the time. Other work can then go on. Thread-safe.
 
-    After a piece of s seconds, the next one begins s * (1 / share - 1) seconds later at the earliest. A single caller waits for
-    nothing.
+    After a piece of s seconds, the next one begins s * (1 / share - 1) seconds later at the earliest. The first piece does not
+    wait.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class DutyCycle:
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Wait until work may run, which is the ``with`` block."""
+        """Wait until work may run, then run the ``with`` block as one piece of work."""
         with self._lock:
             if (wait := self._free_at - self._clock()) > 0:
                 self._sleep(wait)

@@ -17,7 +17,7 @@ _CLUSTERS = ("ray", "aiohttp")
 class Field(str):
     """An argument, or a field of a request, as a part of a message: max_nodes, messages[0].content.
 
-    A transport may put its own name of the field in place of this one.
+    A transport may replace this name by its own name of the field.
     """
 
 
@@ -26,8 +26,8 @@ class SuffolkError(Exception):
 
     Args:
         parts: joined to the message.
-        change: what a call that failed has changed.
-        retry_seconds: when the same call may succeed; None: it would fail again, or that is unknown.
+        change: what the failed call has changed.
+        retry_seconds: seconds after which the same call may succeed. None: it would fail again, or nothing is known.
     """
 
     exit_code: ClassVar[int] = 2
@@ -42,19 +42,19 @@ class SuffolkError(Exception):
 
     @property
     def field(self) -> str | None:
-        """The argument or field that is wrong: the first that the message names."""
+        """The wrong argument or field: the first that the message names."""
         return next((str(part) for part in self.args if isinstance(part, Field) and part), None)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Write other ``names`` for fields."""
+        """Replace names of fields as in ``names``."""
         self.args = tuple(_renamed(part, names) if isinstance(part, Field) else part for part in self.args)
 
     def extend(self, before: str = "", after: str = "") -> None:
-        """Say more before and after the message."""
+        """Add text before and after the message."""
         self.args = (before, *self.args, after)
 
     def replace(self, old: str, new: str) -> None:
-        """Write ``new`` in place of ``old``, for example of a path that callers must not see."""
+        """Replace ``old`` by ``new`` in the message. ``old`` may be a path that callers must not see."""
         self.args = tuple(part if isinstance(part, Field) else str(part).replace(old, new) for part in self.args)
 
 
@@ -91,7 +91,7 @@ class PermissionDenied(SuffolkError):
 
 
 class Internal(SuffolkError):
-    """A fault in Suffolk itself."""
+    """A bug in Suffolk."""
 
     exit_code: ClassVar[int] = 1
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "file", "memory"})
-"""Schemes of URLs. Others that fsspec knows, such as ftp, cannot list, read parts or publish as datastores need it."""
+"""Supported schemes of URLs. Other schemes of fsspec (ftp) lack calls that datastores need to list, read parts or publish."""
 FORMS = (
     "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
 )
@@ -34,16 +34,16 @@ FORMS = (
 _NO_TLS = re.compile(r"SSL|Certificate")
 """Names of errors of encrypted connections."""
 _NO_CREDENTIALS = re.compile("[Cc]redential|Profile|Config|Token|SSO")
-"""Parts of the names of the errors of clients that find no credentials, or read none in their files."""
+"""Parts of error names. Clients raise these errors if they find no credentials, or no valid ones in their files."""
 
 logging.getLogger("aiobotocore").addHandler(logging.NullHandler())
-"""Without a handler, Python prints its warnings, with tracebacks of what it raises too."""
+"""Without a handler, Python prints the client's warnings, with tracebacks of errors that the client raises anyway."""
 
 
 def is_storage_url(text: str) -> bool:
     """Whether ``text`` is the URL of a place in storage, and neither a path nor the URL of a service."""
     scheme, found, _ = text.partition("://")
-    lacks_slash = text.startswith(tuple(f"{scheme}:/" for scheme in SCHEMES))  # no folder of that name is meant
+    lacks_slash = text.startswith(tuple(f"{scheme}:/" for scheme in SCHEMES))  # a misspelt URL, no folder
     return lacks_slash or (bool(found) and not scheme.startswith(("grpc", "http")))
 
 
@@ -52,7 +52,7 @@ def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
 
     Raises:
         InvalidArgument: ``url`` is no URL, names no bucket or folder, has a scheme outside SCHEMES, or has an empty, ``.``
-            or ``..`` name between slashes. Object stores take such names literally, and their clients do not agree on them.
+            or ``..`` name between slashes. Object stores take these names literally, but their clients disagree on them.
         Unsupported: the package for its scheme is not installed.
     """
     if not is_storage_url(url) or "://" not in url:
@@ -73,7 +73,7 @@ def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
 
 
 def file_system_at(url: str) -> tuple[AbstractFileSystem, str]:
-    """As ``open_file_system``, for a URL that a file system has listed. Names in it are not changed or checked."""
+    """Like ``open_file_system``, for a URL that a file system has listed. Its names are neither changed nor checked."""
     with storage_errors(url):
         from fsspec.core import url_to_fs
 
@@ -85,8 +85,7 @@ def file_system_at(url: str) -> tuple[AbstractFileSystem, str]:
 def storage_errors(place: str) -> Iterator[None]:
     """Turns the errors of a file system at the URL ``place`` into Suffolk's errors.
 
-    The libraries below fsspec have errors of their own without a common base. Errors of other kinds than the cases below become
-    Unavailable.
+    The libraries below fsspec have their own errors, without a common base. Errors not listed in this function become Unavailable.
     """
     try:
         yield
@@ -99,7 +98,7 @@ def storage_errors(place: str) -> Iterator[None]:
     except ValueError as error:
         from fsspec import available_protocols
 
-        if place.partition("://")[0] not in available_protocols():  # fsspec learns the others from their packages
+        if place.partition("://")[0] not in available_protocols():  # packages add further schemes to fsspec
             raise Unsupported(f"{place}: {short_reason(error)}; pip install adlfs brings it") from error
         endpoint = "; write AWS_ENDPOINT_URL, or endpoint_url of the profile, as https://HOST:PORT"
         raise InvalidArgument(
@@ -138,6 +137,6 @@ def storage_errors(place: str) -> Iterator[None]:
 
 
 def _code(error: BaseException) -> str:
-    """The code of S3 behind an error of s3fs; empty without one."""
+    """The code of S3 in an error of s3fs; empty if the error has no code."""
     answer = getattr(error.__cause__, "response", None)
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""

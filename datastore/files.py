@@ -1,4 +1,4 @@
-"""Files: paths as users write them, names that are safe to print, and files that are written whole or not at all."""
+"""Helpers for files: paths from users, names that are safe to print, and files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def write_text(file: Path, content: str) -> None:
 
 
 def read_bounded(path: str | Path, most: int = 1 << 26) -> bytes:
-    """The content of a file of at most ``most`` bytes, such as one of settings.
+    """The content of a file of at most ``most`` bytes, for example a file of settings.
 
-    Raises OSError: it cannot be read, is larger, or is a device or pipe, which may never end. A shell's pipes, such as /dev/stdin
-    and <(...), are read.
+    Raises OSError if the file cannot be read, is larger, or is a device or pipe, which may never end. A shell's pipes (/dev/stdin
+    and <(...)) are read.
     """
     if is_device(Path(path)) and not str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
         raise OSError(errno.EINVAL, "it is a device or pipe, and no file")
@@ -65,7 +65,7 @@ def name_text(name: str) -> str:
 
 
 def refuse_dangling(path: Path) -> None:
-    """Refuse an output that is, or lies in, a link to nothing. Raises InvalidArgument."""
+    """Raise InvalidArgument if the output is a dangling link, or lies in one."""
     for link in (path, *path.parents):
         if link.is_symlink() and not link.exists():
             raise InvalidArgument(

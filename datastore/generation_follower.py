@@ -1,4 +1,4 @@
-"""Notices published generations, lets an open datastore take them up, and records which one it serves."""
+"""Notices published generations, calls an open datastore to serve them, and records which one is served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.datastore.readers import ReaderFile
 
 CHECK_SECONDS = 0.2
-"""Seconds between two checks. One check is one ``stat``, which also sees changes by other machines on shared disks."""
+"""Seconds between two checks. A check is one ``stat``. It also sees changes by other machines on shared disks."""
 RETRY_SECONDS = 0.5
 """Longest pause before a generation that could not be taken up is tried again."""
 LOG = logging.getLogger("suffolk.datastore")
@@ -23,8 +23,8 @@ LOG = logging.getLogger("suffolk.datastore")
 class GenerationFollower:
     """Calls a function for every published generation. A thread notices them. Thread-safe.
 
-    A generation that cannot be taken up is logged once. ``Unsupported`` ends the attempts until the next generation; after
-    other errors they go on.
+    A generation that cannot be taken up is logged once. ``Unsupported`` ends the attempts until the next generation. After other
+    errors, attempts continue.
     """
 
     def __init__(self, path: Path, generation: Callable[[], int], take_up: Callable[[Manifest], bool]) -> None:
@@ -32,8 +32,8 @@ class GenerationFollower:
 
         Args:
             generation: returns the number of the generation that is served; 0 for none.
-            take_up: serves the generation of a manifest, and returns False to be called again soon. It raises SuffolkError to
-                keep what is served.
+            take_up: begins to serve the generation of a manifest. It returns False to be called again soon. It raises SuffolkError
+                to keep the served generation.
         """
         self._path = path
         self._generation = generation
@@ -75,14 +75,14 @@ class GenerationFollower:
         self._reader.close()
 
     def _look(self) -> bool:
-        """Whether the manifest is unchanged since the last call, or is taken up now."""
+        """Return True if the manifest is unchanged since the last call, or is taken up now."""
         found = self._identity()
         if found != self._file and self.check():
             self._file = found
         return found == self._file
 
     def _identity(self) -> tuple[int, ...] | None:
-        """Differs after each replacement of the manifest; None if there is no manifest."""
+        """An identity of the manifest, which each replacement changes. None if there is no manifest."""
         try:
             status = os.stat(self._path / MANIFEST_NAME)
         except OSError:

@@ -13,7 +13,7 @@ TIMEOUT_S = 10.0
 
 
 def is_path(name: str) -> bool:
-    """Whether ``name`` can only be a path, not a hub name."""
+    """Whether ``name`` must be a path, because it cannot be a hub name."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 

@@ -1,5 +1,6 @@
-"""Limits of what a remote datastore is asked. Its service checks them all. A client checks the limits without which it cannot pack
-a request.
+"""Limits of requests to a remote datastore.
+
+The service checks all limits. A client checks only those without which it cannot encode a request.
 
 Checks raise InvalidArgument with the field, its value, the limit and what to do.
 """
@@ -28,7 +29,7 @@ MAX_DEPTH = 64
 MAX_BATCH_NODES = 131_072
 """Nodes of all trees of one request: 2.5 MiB at 20 bytes per node."""
 MAX_OCCURRENCES = 64
-"""Occurrences of one request. For each of them a block of a document table is read."""
+"""Occurrences of one request. For each occurrence, a block of a document table is read."""
 MAX_WINDOW = 256
 """Tokens on one side of an occurrence."""
 MAX_TEXT = 16_384
@@ -83,7 +84,7 @@ def check_paths(contexts: Sequence[Tokens], trees: Sequence[Paths]) -> None:
     for index, (_, parents) in enumerate(trees):
         if len(parents) and not np.all((parents >= -1) & (parents < np.arange(len(parents)))):
             raise InvalidArgument(f"parents: a node of tree {index} precedes its parent; put parents first")
-        # before the paths are built: paths of deep trees need much memory
+        # This check comes before the paths are built, because paths of deep trees need much memory.
         check_range("max_depth", max(1, tree_depth(parents.tolist())), 1, MAX_DEPTH)
 
 
@@ -127,7 +128,7 @@ def check_contexts(contexts: Sequence[Tokens]) -> None:
 
 
 def check_nodes(max_nodes: Sequence[int], listed: bool = False) -> None:
-    """``listed``: whether the query has ``least_counts``."""
+    """Check the sizes of draft trees. ``listed``: whether the query has ``least_counts``."""
     for index, size in enumerate(max_nodes):
         check_range(f"max_nodes[{index}]", size, 0, MAX_LISTED_NODES if listed else MAX_NODES)
     if sum(max_nodes) > MAX_BATCH_NODES:
@@ -145,7 +146,7 @@ def check_described_nodes(nodes: int) -> None:
 
 
 def check_grouped(scope: str | None, groups: Sequence[object]) -> None:
-    """Raise InvalidArgument if only the group is to be searched, and a context has none. ``groups``: empty if none has."""
+    """Raise InvalidArgument if only groups are searched and a context has no group. ``groups``: empty if no context has one."""
     if scope == "group" and not (groups and all(groups)):
         text = " is 'group', and a context has no group; name one for each context, or leave scope out"
         raise InvalidArgument(Field("scope"), text)

@@ -45,14 +45,14 @@ class Manifest:
     """One generation of a datastore.
 
     Attributes:
-        generation: number of the generation, from 1. Each published manifest has a higher one.
+        generation: number of the generation, from 1. Each published manifest has a higher number.
         segments: the live segments, in the order in which they were built.
         vocab_size: all token ids are below it.
         order_depth: the smallest order depth of the segments.
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: time of publication, in ISO 8601, UTC.
         settings: the settings of the build, for information only; no code reads them.
-        deletions: segments that hold the deleted documents of the live segments (datastore/open_segment.py).
+        deletions: deletion segments, which hold the deleted documents of the live segments (datastore/open_segment.py).
         live_sequence: the last sequence number that a live store wrote to segments (serving/store/live_store); 0 if there is none.
             All documents up to this number are in the segments, except documents of groups and deleted documents.
     """
@@ -120,8 +120,8 @@ def parse_manifest(place: object, raw: bytes) -> Manifest:
     """The manifest in the bytes ``raw``, which were read from ``place``.
 
     Raises:
-        Corruption: they are damaged.
-        Unsupported: a newer version wrote them.
+        Corruption: the bytes are damaged.
+        Unsupported: a newer version wrote the bytes.
     """
     if len(raw) > MAX_MANIFEST_BYTES:
         raise damaged(place, f"has more than {MAX_MANIFEST_BYTES} bytes")
@@ -167,11 +167,12 @@ def writer_lock(store: Path, held: str = "", only_reads: bool = False) -> Iterat
     """Context manager that lets one process at a time write to a datastore. The lock ends with the process.
 
     Args:
-        held: the message if another process holds it; empty for a general one.
-        only_reads: the caller only keeps writers out. A folder that it cannot write to may then lack the lock's file.
+        held: the message if another process holds the lock; empty for a general message.
+        only_reads: the caller writes nothing, and only keeps writers out. A folder without write permission may then lack the
+            lock's file.
 
     Raises:
-        Unavailable: another process holds it.
+        Unavailable: another process holds the lock.
         PermissionDenied: the folder cannot be written to.
     """
     path = store / LOCK_NAME
@@ -206,7 +207,7 @@ def _parse(place: object, data: Any) -> Manifest:
             f"{place}: manifest format {version}; this program reads format {FORMAT}: use a newer Suffolk"
         )
     if lacking := [name for name in ("settings", "deletions") if name not in data]:
-        raise KeyError(lacking[0])  # without them, deleted text would be found again
+        raise KeyError(lacking[0])  # without deletion segments, searches would find deleted text
     found = from_json(Manifest, {name: value for name, value in data.items() if name != "format"}, "the manifest")
     for entry in found.files():
         check_fields(entry, f" of {entry.name!r}")

@@ -28,10 +28,10 @@ _SUMS = ("tokens", "documents", "bytes")
 
 
 class MergedDatastore(Retriever):
-    """Answers as one datastore that holds every document of ``stores``, each as often as the weight of its store.
+    """Answers like one datastore with all documents of ``stores``. Each document is held as often as the weight of its store.
 
-    So the longest match of all stores counts, counts add up, and a score is a share of the weighted occurrences. The answers are
-    exact. Each call searches the generations that the stores serve when it begins. Thread-safe.
+    So the longest match over all stores is used, counts are weighted sums, and a score is a share of the weighted occurrences.
+    Answers are exact. Each call searches the generations that the stores serve when it begins. Thread-safe.
     """
 
     def __init__(self, stores: Mapping[str, Retriever], weights: Sequence[int] = ()) -> None:
@@ -85,7 +85,7 @@ class MergedDatastore(Retriever):
         return np.stack(columns, axis=1), check_scope(query.scope, query.has_group)
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
-        """See ``Retriever.count_documents``: the sum over the stores, whatever their weights."""
+        """See ``Retriever.count_documents``: the sum over the stores, without weights."""
         counts = [0] * len(query.contexts)
         for store, places, part in self._parts(query):
             for place, count in zip(places, store.count_documents(part, most), strict=True):
@@ -93,7 +93,7 @@ class MergedDatastore(Retriever):
         return counts
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. Every store that has the pattern gives occurrences, each once, whatever its weight."""
+        """See ``Retriever.occurrences``. Every store that has the pattern gives occurrences, each once. Weights are ignored."""
         query.check(self._order_depth)
         scope = "store" if query.group is None and query.scope is None else self.group_keys(query.whole)[1]
         if scope != "store":
@@ -129,7 +129,7 @@ class MergedDatastore(Retriever):
         """Do nothing: the stores belong to the caller."""
 
     def native(self) -> _native.MergedSearcher:
-        """See ``Retriever.native``: a searcher of the indexes that the stores search now."""
+        """See ``Retriever.native``: a searcher of the current indexes of the stores."""
         parts: list[_native.Searched] = []
         for name, store in self._stores.items():
             part = store.native()
@@ -144,13 +144,13 @@ class MergedDatastore(Retriever):
         return found[1]
 
     def _parts(self, query: ContextQuery) -> Iterator[tuple[Retriever, Sequence[int], ContextQuery]]:
-        """For each store that the query searches: its contexts, and the query of these contexts alone."""
+        """For each store that the query searches: the places of its contexts, and the query of these contexts alone."""
         every = range(len(query.contexts))
         if query.group is None or query.scope == "store":
             for store in self._stores.values():
                 yield store, every, query._replace(group=None, scope=None)
             return
-        self.group_keys(query)  # raises for groups that do not fit
+        self.group_keys(query)  # raises if the groups are invalid
         named = next(name for name, store in self._stores.items() if store.has_groups)
         for name, group in (query.group if isinstance(query.group, Mapping) else {named: query.group}).items():
             part = query._replace(group=group)
@@ -158,7 +158,7 @@ class MergedDatastore(Retriever):
             yield self._stores[name], places, part.at(places)
 
     def _forget(self) -> None:
-        """Release the searcher, because a store has released a generation of it. Otherwise its files would stay open."""
+        """Release the searcher when a store has released a generation. Otherwise the generation's files would stay open."""
         self._searcher = None
 
 
@@ -203,7 +203,7 @@ def require_weights(weights: Sequence[int], stores: int) -> None:
 
 
 def shared_limit(counts: Mapping[Name, int], limit: int) -> dict[Name, int]:
-    """``limit`` divided evenly among the names. A name gets at most its count; what it leaves goes to the others."""
+    """Divide ``limit`` evenly among the names. A name gets at most its count, and the others share the rest."""
     shares = {}
     for left, (name, count) in zip(range(len(counts), 0, -1), sorted(counts.items(), key=itemgetter(1)), strict=True):
         shares[name] = min(count, limit // left)

@@ -1,7 +1,7 @@
 """A segment of a datastore, mapped into memory, and the list of deleted documents in deletion segments.
 
-A deletion segment holds the tokens of deleted documents; searches subtract its counts. Its document table names the live segment
-and the index of each deleted document.
+A deletion segment holds the tokens of deleted documents. Searches subtract its counts. Its document table names each deleted
+document by live segment and index.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OpenSegment:
         return self.native.read_tokens(begin, end - begin)
 
     def occurrence(self, position: int, before: int, length: int, datastore: str) -> Occurrence:
-        """The occurrence at token ``position``, with at most ``before`` tokens before it and ``length`` from it on.
+        """The occurrence at token ``position``, with at most ``before`` tokens before it and ``length`` tokens from it on.
 
         Raises:
             Corruption: the position is in no document, or the document table is damaged.
@@ -76,7 +76,7 @@ def open_segment(
 ) -> OpenSegment:
     """Map the file of ``entry`` in ``folder``.
 
-    ``mapped``: the same segment, if it is mapped already. It is then used again.
+    ``mapped``: the same segment, if it is mapped already. The mapping is then used again.
 
     Raises:
         Corruption: the file is damaged or missing, or differs from its entry in ``manifest``.

@@ -10,7 +10,7 @@ LOG = logging.getLogger("suffolk.threads")
 
 
 class PeriodicThread:
-    """A daemon thread that calls ``work`` every ``seconds``, and when it is woken. It goes on after errors. Thread-safe.
+    """A daemon thread that calls ``work`` every ``seconds``, and when it is woken. Errors do not end it. Thread-safe.
 
     After each call in a row that raises or returns False, the pause doubles, up to ``longest`` seconds.
     """
@@ -23,11 +23,11 @@ class PeriodicThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let the thread work now, or once more if it works."""
+        """Let the thread call ``work`` now, or once more if it is already working."""
         self._due.set()
 
     def close(self, seconds: float | None = None) -> None:
-        """End the thread after its current call, which is waited for, at most ``seconds``."""
+        """End the thread after its current call. Waits at most ``seconds`` for this call."""
         self.closed = True
         self._due.set()
         self._thread.join(seconds)

@@ -51,7 +51,7 @@ class Query:
         return all(condition.holds(origin) for condition in self.conditions)
 
     def require_fields(self, known: Collection[str]) -> None:
-        """Refuse conditions on fields that no document has. A misspelt field would select all documents (``!=``) or none.
+        """Refuse conditions on fields that no document has. With a misspelt field, ``!=`` would select all documents.
 
         Raises:
             InvalidArgument: names the field and the known ones.

@@ -35,7 +35,7 @@ class Reader:
         host: name of that machine.
         generation: the generation that its answers come from.
         seen: the newest generation that it has tried to serve.
-        problem: why it does not serve ``seen``; empty if it does.
+        problem: why the process does not serve ``seen``; empty if it serves it.
     """
 
     process: int
@@ -45,15 +45,15 @@ class Reader:
     problem: str = ""
 
     def has_settled(self, generation: int) -> bool:
-        """Whether it serves ``generation``, or has a reason not to."""
+        """Whether the process serves ``generation``, or has a reason not to."""
         return self.generation >= generation or (self.seen >= generation and bool(self.problem))
 
 
 class ReaderFile:
-    """The locked file of this process. ``write`` is for one thread at a time."""
+    """The locked file of this process. Only one thread at a time may call ``write``."""
 
     def __init__(self, store: Path) -> None:
-        """Without permission to write in ``store`` there is no file, and commands do not report this process."""
+        """Create the file. Without permission to write in ``store``, there is no file, and commands do not report this process."""
         self._path: Path | None = None
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         hidden = store / READERS_NAME / f".{name}"
@@ -61,7 +61,7 @@ class ReaderFile:
             hidden.parent.mkdir(exist_ok=True)
             self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            self._path = hidden.rename(hidden.with_name(name))  # only now, because unlocked files are removed
+            self._path = hidden.rename(hidden.with_name(name))  # after locking, because unlocked files are removed
         except OSError as error:
             _LOG.info("%s: %s; delete and build cannot report this process", hidden.parent, error.strerror)
 
@@ -70,7 +70,7 @@ class ReaderFile:
         if self._path is None:
             return
         record = json.dumps(asdict(Reader(os.getpid(), platform.node(), generation, seen, problem[:1024]))).encode()
-        with suppress(OSError):  # a full disk: the record stays as it was
+        with suppress(OSError):  # the disk may be full: the record then stays unchanged
             os.pwrite(self._descriptor, record.ljust(_MAX_BYTES), 0)
 
     def close(self) -> None:
@@ -82,10 +82,10 @@ class ReaderFile:
 
 
 def read_readers(store: Path) -> list[Reader]:
-    """The processes that follow ``store`` now. Removes the files of ended processes, if it has the permission."""
+    """The processes that follow ``store`` now. Removes the files of ended processes, if the caller has the permission."""
     readers = []
     for path in sorted((store / READERS_NAME).glob("[0-9]*")):
-        with suppress(OSError, ValueError, TypeError):  # removed, or being written: the next call reads it
+        with suppress(OSError, ValueError, TypeError):  # the file is gone, or is being written: the next call reads it
             readers += _read(path)
     return readers
 
@@ -94,7 +94,7 @@ def wait_for_readers(store: Path, generation: int, seconds: float = WAIT_SECONDS
     """Wait until every process that follows ``store`` serves ``generation``, or has a reason not to.
 
     Returns:
-        The processes at that moment, or after ``seconds`` at the latest.
+        The processes when the wait ends, after ``seconds`` at the latest.
     """
     end = time.monotonic() + seconds
     while True:

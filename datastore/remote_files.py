@@ -29,7 +29,7 @@ class FoundFiles(NamedTuple):
     """Files in the order of names.
 
     Attributes:
-        named: whether the URL names them: itself or by a pattern, not by a folder.
+        named: whether the URL names the files, directly or by a pattern. False if it names their folder.
         hidden: number of files that are left out because of a dot.
     """
 
@@ -41,12 +41,12 @@ class FoundFiles(NamedTuple):
 def find_files(url: str) -> FoundFiles:
     """The files that ``url`` means.
 
-    Names of files and folders may have the characters of patterns. A file and a folder may have one name. Files of a folder whose
-    names begin with a dot, or that lie in a folder with such a name, are left out. So are the empty objects with a slash at the
-    end by which object stores show folders.
+    Names of files and folders may contain characters of patterns. A file and a folder may have the same name. In a folder, files
+    and folders whose names begin with a dot are left out. Empty objects with a slash at the end, by which object stores show
+    folders, are also left out.
 
     Raises:
-        NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.
+        NotFound: there are no files. Other errors as ``open_file_system`` and ``storage_errors``.
     """
     files, path = _opened(url)
     with storage_errors(url):
@@ -63,7 +63,7 @@ def find_files(url: str) -> FoundFiles:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """As ``open_file_system``. The error for an empty name says how files below one are read."""
+    """Like ``open_file_system``. The error for an empty name explains how to read files below an empty name."""
     try:
         return open_file_system(url)
     except InvalidArgument as error:
@@ -75,19 +75,19 @@ def _opened(url: str) -> tuple[Any, str]:
 
 
 def _matching(files: Any, path: str) -> dict[str, Any]:
-    """The files that the pattern ``path`` matches, with facts; with folders where fsspec cannot leave them out."""
+    """The files that the pattern ``path`` matches, with their facts. Folders are included if fsspec cannot leave them out."""
     found: dict[str, Any]
     try:
-        found = files.glob(path, detail=True, withdirs=False)  # a folder would hide the file of its name
+        found = files.glob(path, detail=True, withdirs=False)  # a folder would hide a file of the same name
     except TypeError:
         found = files.glob(path, detail=True)
     return found
 
 
 def _listed(files: Any, path: str) -> dict[str, Any]:
-    """The files below ``path``, and the file ``path``, with facts. A bucket may let a caller read files and not list them."""
+    """The files below ``path``, and the file ``path``, with their facts. A bucket may allow reads of files, but no listing."""
     found: dict[str, Any] = {}
-    if "://" not in path:  # a page that lists files, over HTTP, is none of them
+    if "://" not in path:  # over HTTP, the page that lists files is not one of the files
         with suppress(OSError):
             if (facts := files.info(path))["type"] == "file":
                 found[path] = facts
@@ -100,14 +100,14 @@ def _listed(files: Any, path: str) -> dict[str, Any]:
 
 
 def open_url(url: str) -> BinaryIO:
-    """The content of a file that ``find_files`` found, from its start. Errors as ``storage_errors``, even while it is read."""
+    """Open a file that ``find_files`` found, at its start. Opening and reading raise the errors of ``storage_errors``."""
     files, path = file_system_at(url)
     with storage_errors(url):
         return io.BufferedReader(_Stream(url, files.open(path, "rb", block_size=READ_BYTES)), READ_BYTES)
 
 
 def read_head(url: str, size: int) -> bytes:
-    """The first ``size`` bytes of a file that ``find_files`` found, or all if it is shorter. Errors as ``storage_errors``."""
+    """The first ``size`` bytes of a file that ``find_files`` found; all bytes if it has fewer. Errors as ``storage_errors``."""
     files, path = file_system_at(url)
     with storage_errors(url):
         return bytes(files.cat_file(path, start=0, end=size))

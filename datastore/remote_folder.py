@@ -1,4 +1,4 @@
-"""A folder of immutable files at a URL. A file appears whole under its name, or not at all."""
+"""A folder of immutable files at a URL. A file appears whole, or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UPLOAD_OPTIONS: dict[str, dict[str, int]] = {"s3": {"chunksize": 8 << 20, "max_c
 """Arguments of ``put_file`` that bound its memory, by the scheme of the file system."""
 
 STALL_SECONDS = 600.0
-"""An upload ends if no further part arrives for this long. Some clients wait for ever for a lost connection."""
+"""Seconds without a further part after which an upload ends. Some clients wait forever on a lost connection."""
 HEARTBEAT_SECONDS = 10.0
 READERS = 8
 """Threads for file systems that have no asynchronous calls."""
@@ -30,7 +30,8 @@ READERS = 8
 class RemoteFolder:
     """The folder at ``url``. Names are relative to it. Thread-safe.
 
-    Object stores publish an object when it is complete. In file:// a file is written under another name, synced and linked.
+    Object stores publish an object when it is complete. For file://, a file is written under another name, synced, and then
+    linked.
 
     Every method raises NotFound, PermissionDenied, ResourceExhausted, Unavailable or Unsupported, and names the URL.
     """
@@ -46,7 +47,7 @@ class RemoteFolder:
         self._options = next((UPLOAD_OPTIONS[scheme] for scheme in schemes if scheme in UPLOAD_OPTIONS), {})
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Name -> bytes of the files directly in ``folder``; a folder in it has -1 bytes. Empty if there is no such folder."""
+        """Map names directly in ``folder`` to sizes in bytes. The size of a folder is -1. Empty if ``folder`` does not exist."""
         path = self._path(folder)
         with storage_errors(self.place(folder)):
             self._files.invalidate_cache()
@@ -74,7 +75,7 @@ class RemoteFolder:
         return self._readers.submit(self._files.cat_file, path, start=start, end=end)
 
     def end_read(self, name: str, size: int, reading: Future[bytes]) -> bytes:
-        """The ``size`` bytes of ``begin_read``. Raises Unavailable also if fewer arrive."""
+        """The ``size`` bytes of ``begin_read``. Also raises Unavailable if fewer bytes arrive."""
         with storage_errors(self.place(name)):
             data = reading.result()
         if len(data) != size:
@@ -85,8 +86,8 @@ class RemoteFolder:
         """Write the file ``source`` to ``name``.
 
         Args:
-            report: called with the number of further bytes, and with 0 while none arrive. If it raises, the upload is given up,
-                and its error is raised.
+            report: called with the number of further bytes, and with 0 while no bytes arrive. If it raises an error, the upload
+                stops and raises this error.
         """
         with storage_errors(self.place(name)):
             if self._is_local:
@@ -102,14 +103,14 @@ class RemoteFolder:
                 try:
                     self._put(str(source), name, report)
                 except FileNotFoundError:
-                    # if the answer to the end of an upload is lost, the client repeats the request, and the upload is gone
+                    # If the answer to the last request is lost, the client repeats the request, but the upload no longer exists.
                     if self._files.size(self._path(name)) != source.stat().st_size:
                         raise
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write ``content`` to ``name``. Returns False, and writes nothing, if there is such a file.
+        """Write ``content`` to ``name``. If the file exists, write nothing and return False.
 
-        One of several callers gets True. In stores without conditional writes, all may get True; the last write wins.
+        Of several callers, only one gets True. In stores without conditional writes, all may get True, and the last write wins.
         """
         with storage_errors(self.place(name)), suppress(FileExistsError):
             if self._is_local:
@@ -125,7 +126,7 @@ class RemoteFolder:
         return False
 
     def remove(self, name: str) -> None:
-        """Remove a file. Nothing happens if it is gone."""
+        """Remove a file, if it exists."""
         with storage_errors(self.place(name)), suppress(FileNotFoundError):
             self._files.rm_file(self._path(name))
 
@@ -171,7 +172,7 @@ class RemoteFolder:
 
     @contextmanager
     def _written(self, name: str) -> Iterator[tuple[BinaryIO, str]]:
-        """A new file beside the local file ``name``, and its path; it is removed at the end if it is still there."""
+        """Yield a new file beside the local file ``name``, and its path. At the end, it is removed if it still exists."""
         folder, _, last = self._path(name).rpartition("/")
         os.makedirs(folder, exist_ok=True)
         path = f"{folder}/.{last}.{secrets.token_hex(4)}.tmp"

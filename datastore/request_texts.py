@@ -8,7 +8,7 @@ from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 
 
 class ContextIndex:
-    """A context that grows at its end. A draft is what followed earlier occurrences of the context's longest suffix.
+    """A context that grows at its end. A draft holds the continuations of earlier occurrences of the context's longest suffix.
 
     Not thread-safe. Each request has its own object. A draft takes one pass over the tokens.
 
@@ -41,7 +41,7 @@ class ContextIndex:
         self.native.truncate(size)
 
     def follow(self, ids: Tokens) -> None:
-        """Lengthen the text to ``ids``, or cut it to them: one is the beginning of the other.
+        """Extend or cut the text so that it equals ``ids``. The text must begin with ``ids``, or ``ids`` with the text.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.
@@ -58,7 +58,7 @@ class ContextIndex:
 
 
 class ParallelTexts:
-    """Texts that grow at their ends, each under a number. A draft for one of them is what followed its ending in the others.
+    """Numbered texts that grow at their ends. A draft for one text holds what follows its last tokens in the other texts.
 
     Not thread-safe. A draft takes one pass over all texts.
     """
@@ -69,12 +69,11 @@ class ParallelTexts:
         self._native = _native.ParallelTexts(vocab_size)
 
     def __len__(self) -> int:
-        """The number of texts that have been followed and not removed."""
+        """The number of texts."""
         return self._native.size
 
     def follow(self, number: int, ids: Tokens) -> None:
-        """Lengthen text ``number`` to ``ids``, or cut it to them: one is the beginning of the other. A text begins
-        empty.
+        """Extend or cut text ``number`` so that it equals ``ids``. One must be the beginning of the other. A new text is empty.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.

@@ -63,15 +63,15 @@ class PartialMatch(Match):
 class Retriever(Protocol):
     """Longest-suffix lookups and draft trees (REST, He et al. 2023, section 3). Implementations are thread-safe.
 
-    A context has any length; only its last ``max_match`` tokens are used. ``lookup`` and ``draft`` also take a text.
-    An implementation returns what is searched from ``native``, or overrides ``find_matches`` and ``find_drafts``.
+    A context has any length, but only its last ``max_match`` tokens are used. ``lookup`` and ``draft`` also take a text. An
+    implementation returns its index from ``native``, or overrides ``find_matches`` and ``find_drafts``.
 
     Args, in all queries:
         group: one group for all contexts, or a sequence with a group or None for each. An unknown group is empty. If several
             datastores are searched as one, a dict may map their names to groups.
-        scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
-            group, and everything if the group has no match. A draft takes its first nodes from the group, and the rest from
-            everything.
+        scope: the part to search. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
+            group, and everything if the group has no match. With ``group_first``, a draft takes its first nodes from the group,
+            and the rest from everything.
 
     Raises, in all queries:
         InvalidArgument: an id is outside the vocabulary, ``min_match`` is above ``max_match``, or ``max_match + max_depth`` is
@@ -87,12 +87,12 @@ class Retriever(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the datastores that it searches as one. Most have only ``name``."""
+        """The names of the datastores that are searched as one. Most retrievers have only ``name``."""
         return (self.name,)
 
     @property
     def vocab_size(self) -> int:
-        """The vocabulary size: all token ids are below it. Reading it makes no call to a server."""
+        """The vocabulary size. All token ids are below it. Reading this property calls no server."""
         ...
 
     @property
@@ -170,8 +170,10 @@ class Retriever(Protocol):
         return index.draft(contexts, *bounds, RETRIEVED, keys, searched, least_counts)
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
-        """For each context, the number of documents that hold all of it, at most ``most``. It is never too large. It may be too
-        small if the context occurs more than 16 * (``most`` + 16) times: that many occurrences are looked at.
+        """For each context, the number of documents that hold the whole context, at most ``most``.
+
+        16 * (``most`` + 16) occurrences are examined. If a context occurs more often, the number may be too small. It is never too
+        large.
 
         ``query.scope`` is ``store`` or ``group``.
 
@@ -195,13 +197,13 @@ class Retriever(Protocol):
         """Up to ``limit`` occurrences of the whole ``pattern``, spread evenly over all its occurrences in a segment.
 
         Args:
-            pattern: a text or token ids, 1 to the order depth.
-            context: tokens after the pattern, in the same document.
-            before: tokens before it.
+            pattern: a text or token ids. Its length is 1 to the order depth, in tokens.
+            context: number of tokens after the pattern, in the same document.
+            before: number of tokens before the pattern.
 
         Raises:
             Unsupported: the datastore cannot show occurrences.
-            PermissionDenied: a server does not show them.
+            PermissionDenied: the server does not allow showing occurrences.
         """
         return self.find_occurrences(OccurrenceQuery(self._ids(pattern), limit, context, before, group, scope))
 
@@ -243,7 +245,7 @@ class Retriever(Protocol):
         return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
     def select(self, names: Collection[str]) -> Retriever:
-        """The same retriever, limited to its datastores in ``names``. ``close`` of either closes both.
+        """This retriever, limited to its datastores in ``names``. Closing one of the two closes both.
 
         Raises:
             InvalidArgument: none of its datastores is in ``names``.
@@ -253,7 +255,7 @@ class Retriever(Protocol):
         return self
 
     def native(self) -> _native.Searched | None:
-        """The index that it searches now, for ``MergedDatastore``; None if it can only be searched alone."""
+        """The current index, for ``MergedDatastore``. None if the datastore can only be searched alone."""
         return None
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
@@ -309,5 +311,5 @@ class AsyncRetriever(Retriever, Protocol):
     def healthy(self) -> bool: ...
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
-        """As ``find_drafts``, but without waiting. The future ends in bounded time, with the answer or an error."""
+        """Call ``find_drafts`` without waiting. The future ends in bounded time, with the answer or an error."""
         ...

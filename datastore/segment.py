@@ -40,7 +40,7 @@ class SegmentEntry:
 
     @property
     def live_time(self) -> int | None:
-        """Time of the newest document, in seconds since 1970, if a live store published the segment; else None."""
+        """Time of the newest document, in seconds since 1970. None unless a live store published the segment."""
         found = _LIVE_NAME.fullmatch(self.name)
         return int(found[1]) if found is not None else None
 
@@ -67,7 +67,7 @@ def write_segment(
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> SegmentEntry:
-    """Sort ``tokens`` and write them as the segment ``path``, which appears whole and on disk, or not at all.
+    """Sort ``tokens`` and write them as the segment ``path``. The file appears whole and on disk, or not at all.
 
     Args:
         tokens: uint16 or uint32 [n], every document followed by one separator; may be a memory map.
@@ -75,7 +75,7 @@ def write_segment(
         order_depth: suffixes are sorted by this many tokens, 1..1024. In a query, max_match + max_depth must not exceed it.
         fingerprint: fingerprint of the tokenizer, 64 hex digits; None if unknown.
         documents: the table of ``DocumentTableWriter.finish``.
-        threads: number of threads that sort; 0: one per core. The bytes written do not depend on it.
+        threads: number of threads that sort; 0: one per core. It does not change the written bytes.
         progress: called with the share done (0..1) about ten times a second. If it raises, the work ends.
 
     Memory: 5 bytes a token beside ``tokens`` and ``documents``.
@@ -101,7 +101,7 @@ def merge_segments(
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> SegmentEntry:
-    """Merge sorted segments into the segment ``path``, which appears whole and on disk, or not at all.
+    """Merge sorted segments into the segment ``path``. The file appears whole and on disk, or not at all.
 
     Args:
         inputs: segment files with the same vocabulary, tokenizer and order depth.
@@ -109,8 +109,9 @@ def merge_segments(
         documents: the document table of the remaining documents.
         threads, progress: threads that merge (0: one per core), and a function called as in ``write_segment``.
 
-    ``write_segment`` writes the same bytes for the remaining documents in order. Checksums of the inputs are not compared:
-    verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.
+    The result has the bytes that ``write_segment`` writes for the remaining documents in order. Checksums of the inputs are not
+    compared, so verify the inputs first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are
+    mapped.
 
     Raises:
         InvalidArgument: the inputs differ in vocabulary, tokenizer or order depth; no token remains, or too many do.

@@ -1,4 +1,4 @@
-"""Reads settings: dataclasses whose annotations hold types and ranges, from objects of JSON, TOML, YAML and options."""
+"""Reads settings from JSON, TOML, YAML and options into dataclasses. Their annotations hold types and ranges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Within:
 
     Attributes:
         least, most: the bounds, inclusive; ``ABOVE_0`` leaves out 0.
-        words: the range in error messages; by default made of the bounds.
+        words: the range in error messages; by default derived from the bounds.
     """
 
     least: float
@@ -64,7 +64,7 @@ class Within:
 
 
 MOST = (1 << 31) - 1
-"""Largest number of 32 bits. More of anything does not fit into memory."""
+"""Largest signed number of 32 bits, the upper bound of counts. More of anything does not fit into memory."""
 Share = Annotated[float, Within(ABOVE_0, 1)]
 Count = Annotated[int, Within(1, MOST, f"1 or more, up to {MOST}")]
 MAX_THREADS = 1024
@@ -74,9 +74,10 @@ Threads = Annotated[int, Within(0, MAX_THREADS, f"between 0 (every core) and {MA
 def check_fields(config: Any, of: str = "") -> None:
     """Check and convert the fields of a dataclass by their annotations: numpy's numbers become Python's, and lists become tuples.
 
-    In error messages, ``of`` follows the name of a field. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
-    tuples of these of any or of a fixed length, and unions of two supported types. ``Annotated`` holds the range of a number or
-    of a tuple's length, or the choices of a str: ``Annotated[str, ("a", "b")]``. Fields of other types are not checked.
+    In error messages, ``of`` follows the name of a field. Supported types are int, float, bool, str, ``Literal`` of strings,
+    dataclasses, tuples of these (of any or of a fixed length), and unions of two supported types. ``Annotated`` holds the range of
+    a number or of a tuple's length, or the choices of a str: ``Annotated[str, ("a", "b")]``. Fields of other types are not
+    checked.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -88,7 +89,7 @@ def check_fields(config: Any, of: str = "") -> None:
 def from_json(kind: type[T], values: object, what: str) -> T:
     """The dataclass ``kind`` from a JSON object. Reads nested dataclasses, and tuples and mappings of them, too.
 
-    ``what`` names the object in messages. Raises InvalidArgument: not an object, or a field is unknown, missing or invalid.
+    ``what`` names the object in messages. Raises InvalidArgument if it is no object, or a field is unknown, missing or invalid.
     """
     every = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     names = ", ".join(every)
@@ -108,11 +109,11 @@ def from_json(kind: type[T], values: object, what: str) -> T:
 
 
 def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -> dict[str, Any]:
-    """The JSON object in a file. ``what``: the file's name in messages; ``advice``: what to do about them.
+    """The JSON object in a file. ``what``: the file's name in error messages. ``advice``: the next step in error messages.
 
     Raises:
-        NotFound: it cannot be read.
-        Corruption: it is no JSON object, or larger than ``most_bytes``.
+        NotFound: the file cannot be read.
+        Corruption: the file is no JSON object, or is larger than ``most_bytes``.
     """
     try:
         content = read_bounded(path, most_bytes)
@@ -153,7 +154,7 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
         if within is not None and len(items) not in within:
             raise InvalidArgument(Field(name), f"{of} has {len(items)} values; their number must be {within}")
         if kinds == (int, ...) and {*map(type, items)} <= {int}:
-            return items  # 65,000 ints one by one would hold up other threads for 0.1 s
+            return items  # checking 65,000 ints one by one would block other threads for 0.1 s
         kinds = (kinds[0],) * len(items) if kinds[-1] is Ellipsis else kinds
         if len(items) != len(kinds):
             raise InvalidArgument(Field(name), f"{of} has {len(items)} values; it must have {len(kinds)}")

@@ -28,7 +28,7 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
     """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; truncation and padding are off.
 
     Raises:
-        NotFound: no file or folder has the name, the folder has no tokenizer, or the hub has none or cannot be reached.
+        NotFound: no file or folder has the name, the folder has no tokenizer, or the hub has no tokenizer or cannot be reached.
         Corruption: the file is no tokenizer.
     """
     path = expand(name_or_path)
@@ -45,7 +45,7 @@ def read_stored_tokenizer(store: Path, mark: str | None) -> Tokenizer | None:
     """The tokenizer with the fingerprint ``mark`` in the folder of a datastore; None for no fingerprint.
 
     Raises:
-        Corruption: its file is missing or damaged, or holds another tokenizer.
+        Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
     """
     if mark is None:
         return None
@@ -82,8 +82,7 @@ def vocab_size(tokenizer: Tokenizer) -> int:
 def fingerprint(tokenizer: Tokenizer, saved: str | None = None) -> str:
     """SHA-256 (hex) of vocabulary, merges, scores and added tokens with their ids.
 
-    Notation, decoders and templates are left out. So all copies of a tokenizer have the same fingerprint, whichever
-    library version saved them.
+    Notation, decoders and templates are left out. So copies saved by different library versions have the same fingerprint.
 
     Args:
         saved: what ``to_str`` returned, if it was called already.
@@ -124,7 +123,7 @@ def _load_file(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_buffer(
             path.read_bytes().removeprefix(BOM_UTF8)
-        )  # its own reader takes no path that is not UTF-8
+        )  # the library's own reader takes no path that is not UTF-8
     except Exception as error:  # the library raises plain Exception for every error
         raise Corruption(
             f"tokenizer {path}: not a tokenizer.json ({error}); give a Hugging Face folder or its tokenizer.json"
@@ -186,7 +185,7 @@ def _convert(name: str) -> Tokenizer:
 
 
 def token_texts(store: Retriever, ids: Tokens) -> list[str]:
-    """The text of each token of ``ids``. A character of several tokens belongs to the last of them; the others show U+FFFD."""
+    """The text of each token of ``ids``. If a character has several tokens, the last one shows it, the others U+FFFD."""
     return _texts(store, [], [int(token) for token in ids], range(-1, len(ids) - 1))
 
 

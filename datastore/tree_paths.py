@@ -32,7 +32,7 @@ def tree_paths(tree: DraftTree) -> list[list[int]]:
 
 
 def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
-    """The same for the columns of a tree."""
+    """The tokens from the context to each node of a tree, given as its columns."""
     paths: list[list[int]] = []
     for token, parent in zip(tokens, parents, strict=True):
         paths.append([*(paths[parent] if parent >= 0 else ()), token])
@@ -40,7 +40,7 @@ def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
 
 
 def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
-    """int64[k], the nodes on the longest path from the root that agrees with ``text``. The first of equal siblings counts.
+    """Return int64[k], the nodes on the longest path from the root that agrees with ``text``. Of equal siblings the first is used.
 
     ``tokens`` and ``parents``: the columns of a tree; a child of the root has the parent -1.
     """
@@ -64,9 +64,9 @@ def tree_depth(parents: Sequence[int]) -> int:
 def path_counts(
     store: Retriever, match: Tokens, paths: Sequence[Sequence[int]], expired: Callable[[], bool] = lambda: False
 ) -> list[int]:
-    """How often ``store`` holds ``match`` with each of ``paths`` after it. A path may be empty if ``match`` is not.
+    """Count how often ``store`` holds ``match`` followed by each of ``paths``. ``match`` and a path may not both be empty.
 
-    Raises DeadlineExceeded: ``expired`` returned True before all were counted.
+    Raises DeadlineExceeded if ``expired`` returns True before all paths are counted.
     """
     known = [int(token) for token in match]
     counts: list[int] = []

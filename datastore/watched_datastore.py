@@ -22,10 +22,9 @@ from suffolk.datastore.retriever import Match, Retriever
 class WatchedDatastore(Retriever):
     """Answers from the latest generation of the datastore at ``path``, within a second after its publication.
 
-    A thread opens a new generation and searches it once for the contexts of the last batch, to map the pages that callers
-    need. Then it replaces one reference. Running calls finish in the generation that they began with. It is freed after the
-    last of them. A generation that cannot be opened, or has another vocabulary or tokenizer, is logged and not served.
-    Thread-safe.
+    A thread opens a new generation and searches it once for the contexts of the last batch, to map the pages that callers need.
+    Then it replaces one reference. Running calls finish in the old generation, which is freed after the last of these calls. A
+    generation that cannot be opened, or has another vocabulary or tokenizer, is logged and not served. Thread-safe.
     """
 
     def __init__(self, path: str | Path, residency: str = "mmap", threads: int = 0) -> None:
@@ -40,7 +39,7 @@ class WatchedDatastore(Retriever):
 
     @property
     def current(self) -> Datastore:
-        """The generation that is served now. It stays usable after it is replaced. Raises Unavailable after ``close``."""
+        """The served generation. The returned object stays usable after it is replaced. Raises Unavailable after ``close``."""
         if self._current is None:
             raise Unavailable(f"the datastore {self.path} is closed; open it again")
         return self._current
@@ -91,10 +90,10 @@ class WatchedDatastore(Retriever):
         return self.current.resident_bytes()
 
     def refresh(self) -> bool:
-        """Serve the published generation now if it is another one. The watching thread does the same.
+        """Serve the published generation now if it is not served yet. The watching thread makes the same call.
 
         Returns:
-            False if a further call has work to do: to try again, or to free the replaced generation.
+            False if a further call has work to do: a new attempt, or freeing the replaced generation.
 
         Raises:
             Unavailable: the datastore is closed.
@@ -111,11 +110,11 @@ class WatchedDatastore(Retriever):
     def _take_up(self, manifest: Manifest) -> bool:
         """See ``GenerationFollower``. One thread calls it at a time."""
         served = self.current
-        self._replaced = None  # idle by now, so its files are unmapped in this thread and not in a caller's
+        self._replaced = None  # no call uses it now, so its files are unmapped in this thread and not in a caller's
         if manifest != served.manifest:
             self._require_fit(manifest)
             latest = open_datastore(self.path, self._residency, self._threads, served)
-            self._require_fit(latest.manifest)  # a still newer one may have been opened
+            self._require_fit(latest.manifest)  # a newer generation than ``manifest`` may have been opened
             latest.warm_up(self._last_contexts)
             self._replaced, self._current = served, latest
         return self._replaced is None

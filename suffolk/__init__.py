@@ -17,7 +17,7 @@ Append to a datastore while it is searched:
         notes.append("def add(a, b):\n    return a + b", id="add.py", group="repository")
         notes.draft("def add(a,", group="repository")   # the group first, then everything
 
-What was appended survives the end of the process. ``flush`` publishes it as segment files for other processes.
+Appended documents survive the end of the process. ``flush`` publishes them as segment files for other processes.
 
 Decode with a model, for many requests at once, from threads or from an event loop:
 
@@ -142,7 +142,7 @@ _MODULES = {
     "suffolk.serving.store.storage.push": "push",
     "suffolk.serving.worker.client": "connect_worker",
 }
-"""Module -> the public names that it holds. A module is imported when one of its names is first used."""
+"""Map from module to its public names. A module is imported when one of its names is first used."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(["create", "open", *_MODULE_OF])
 
@@ -194,19 +194,20 @@ def open(
 
     A datastore in object storage (``s3://bucket/name``) is copied to the folder ``cache`` and opened there.
 
-    All have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
+    All results have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
 
     Args:
         path_or_url: a folder, a URL (``suffolk.serving.net.url``), or the address of several servers
             (``suffolk.serving.clients.fanout.topology``).
-        residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not for
-            a URL: the server decides.
+        residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not
+            allowed with a URL of a service, because the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
-        watch: whether to follow newly published generations within a second, in storage within ten. A service always does.
-        cache: folder of the copy, for a URL of storage. Only what it lacks is copied.
-        append: whether to open it for appending (``suffolk.LiveStore``), or the settings for that, residency included. One
-            process at a time has a folder open for appending. A service has the same methods for callers that may append;
-            of several servers, the copy that leads gets what is appended.
+        watch: whether to follow newly published generations: on disk within a second, in storage within ten. A service always
+            follows.
+        cache: folder of the copy, for a URL of storage. Only missing files are copied.
+        append: whether to open the datastore for appending (``suffolk.LiveStore``), or the settings for appending, residency
+            included. Only one process at a time can open a folder for appending. A service has the same methods for callers with
+            the right to append. Of several servers, the leading copy gets the appended documents.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``. For a URL of
@@ -245,7 +246,7 @@ def create(
     Args:
         tokenizer: a Hugging Face folder, a tokenizer.json or a hub name; None: only token ids can be appended.
         vocab_size: number of ids; needed without a tokenizer.
-        order_depth: tokens by which suffixes are sorted; ``max_match + max_depth`` of a query must not exceed it.
+        order_depth: number of tokens by which suffixes are sorted. ``max_match + max_depth`` of a query must not exceed it.
         settings: durability and bounds; None: the defaults.
 
     Raises:

@@ -68,8 +68,8 @@ class AgentOptions(AgentTasks):
 def measure_agents(options: AgentOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
-    In each turn the prompt holds the file as it is now, and no earlier turn. So prompt lookup finds the file, and only a store
-    finds what was written in earlier turns and sessions. All methods generate the same answers: a seed belongs to a turn.
+    In each turn the prompt holds the current file and no earlier turn. So prompt lookup searches only the file. A store also
+    holds text of earlier turns and sessions. All methods generate the same answers, because each turn has its own seed.
 
     Raises as ``source_files`` and ``Target.load``.
     """
@@ -103,14 +103,14 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The prompt of a turn, and the file in it."""
+    """A turn's prompt, and the file that the prompt holds."""
 
     prompt: Prompt
     file: str
 
     @staticmethod
     def of(edit: str, file: str) -> _Task:
-        """The agent has read ``file`` again."""
+        """Return the task of ``edit`` after the agent has read ``file`` again."""
         return _Task(Prompt("", "", ({"role": "user", "content": _TASK.format(edit=edit, file=file)},)), file)
 
 
@@ -127,7 +127,7 @@ def _first_tasks(options: AgentOptions) -> dict[str, _Task]:
 
 
 def _last_block(text: str) -> str:
-    """The last code block of ``text``; all of it without one."""
+    """Return the last code block of ``text``, or the whole text if it has no code block."""
     return str((_BLOCK.findall(f"{text}\n") or [text])[-1])
 
 
@@ -144,7 +144,7 @@ class _Sessions:
         return 1 if self.options.tasks else self.options.turns
 
     def run(self, tasks: dict[str, _Task]) -> Iterator[list[dict[str, Any]]]:
-        """The rows of each turn, with the ways in rotating order."""
+        """Yield the rows of each turn. The methods run in rotating order."""
         list(self.engine.generate([1, 2, 3], SamplingSettings(WARM_UP_TOKENS)))
         number = 0
         for name, first in tasks.items():
@@ -179,7 +179,7 @@ class _Sessions:
 
 
 def _memory(way: str, folder: Path, vocab_size: int) -> Memory:
-    """The empty memory of a method. Raises Unsupported: the method needs a package that is not installed."""
+    """Create the empty memory of a method. Raises Unsupported if the method needs a package that is not installed."""
     makers: dict[str, Callable[[], Memory]] = {
         PLAIN: lambda: Memory(None),
         "prompt-lookup": lambda: Memory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
@@ -206,7 +206,7 @@ PARTS: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> list[dict[str, Any]]:
-    """One row for each part and way, in order; none for a part without runs."""
+    """Return one row for each part of the sessions and each method, in order. A part without runs has no row."""
     return [
         {"part": part, "way": way} | _summary(_of(runs, belongs, way), _of(runs, belongs, PLAIN))
         for part, belongs in PARTS.items()
@@ -235,7 +235,7 @@ def _summary(runs: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]]) ->
 
 
 def edited_file(answer: str) -> str:
-    """The file in ``answer``: its first code block, or all of it."""
+    """Return the file in ``answer``: the first code block, or the whole answer if it has no code block."""
     found = _BLOCK.search(answer)
     return found.group(1) if found else answer
 

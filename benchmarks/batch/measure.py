@@ -71,9 +71,9 @@ Compared = tuple[int, dict[str, Any] | None]
 def measure_batches(options: DecodingOptions, sizes: Sequence[int]) -> dict[str, Any]:
     """Run the prompts through one engine at every batch size with every method, in turn; return the results by name.
 
-    A finished request is replaced by the next, so the batch stays full until no request waits. All methods and sizes
-    run the same requests. These are all prompts, repeated until there are twice as many requests as the largest batch
-    holds. After Ctrl-C the results cover the sizes that all methods completed in a round.
+    A finished request is replaced by the next, so the batch stays full until no request waits. All methods and sizes run the same
+    requests. The requests are all prompts, repeated until their number is twice the largest batch size. After Ctrl-C the results
+    cover the sizes that all methods completed in a round.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -138,7 +138,7 @@ def run_batch(
 def _run_rounds(
     engine: Engine, texts: Sequence[Sequence[int]], sizes: Sequence[int], options: DecodingOptions
 ) -> Iterator[BatchEntry]:
-    """Yield, after one warm-up, the round's number and the run of every method, for each round and size."""
+    """Yield the round's number and the run of every method, for each round and batch size. A warm-up comes first."""
     settings = options.settings
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
     for number in range(1, options.rounds + 1):
@@ -157,7 +157,7 @@ def _compared(
     texts: Sequence[Sequence[int]],
     settings: SamplingSettings,
 ) -> Iterator[tuple[BatchEntry, list[Compared]]]:
-    """Yield each turn, and the comparison of its outputs to the first run's outputs."""
+    """Yield each turn, with the differences of its outputs from the first run's outputs."""
     first: BatchRun | None = None
     for turn in turns:
         found: list[Compared] = []
@@ -176,7 +176,7 @@ def _compared(
 
 
 def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
-    """The differences of a run's outputs from the first run's outputs, and the number of compared tokens."""
+    """Summarise the differences from the first run's outputs, and the number of compared tokens."""
     tokens = sum(each for each, _ in compared)
     differences = [each for _, each in compared if each is not None]
     return {

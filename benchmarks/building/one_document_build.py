@@ -75,7 +75,7 @@ def count_equal(digests: Path, store: Path) -> tuple[int, int]:
 
 
 def _texts(options: BuildOptions) -> Iterator[tuple[list[str], int]]:
-    """The documents as the builder reads them, a block at a time, with their size in bytes."""
+    """Yield the documents as the builder reads them: one block at a time, with its size in bytes."""
     for block in read_blocks(find_inputs(options), options, "u16"):
         if isinstance(block.payload, TokenRun):
             raise InvalidArgument(f"{block.payload.path} is tokenized already; give text")

@@ -39,7 +39,7 @@ Tokens = npt.NDArray[Any]
 
 
 def measure_sorting(tokens: Tokens, workdir: Path, options: BuildingOptions, store: Manifest) -> dict[str, Any]:
-    """Sort prefixes of ``tokens`` (uint16, with separators) of ``store``; return seconds and tokens per second by input and sort.
+    """Sort prefixes of ``tokens`` (uint16, with separators) of ``store``. Return seconds and tokens per second by input and sort.
 
     Raises:
         Unsupported: pydivsufsort is not installed.
@@ -56,7 +56,7 @@ def measure_sorting(tokens: Tokens, workdir: Path, options: BuildingOptions, sto
 
 
 def require_yardstick() -> Callable[[bytes], object]:
-    """``pydivsufsort.divsufsort``.
+    """Return ``pydivsufsort.divsufsort``, the sort that Suffolk's is compared to.
 
     Raises:
         Unsupported: the package is not installed.
@@ -135,7 +135,7 @@ def _check(tokens: Tokens, positions: Tokens, options: BuildingOptions, store: M
 
 
 def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
-    """Inputs that consist only of repeats. These are the worst case for a comparison sort."""
+    """Return inputs that consist only of repeats, which are the worst case for a comparison sort."""
     if size:
         tokens = tokens[tokens != separator(tokens.dtype)]
         yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(ended(tokens[: size // COPIES]), COPIES)
@@ -143,14 +143,14 @@ def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
 
 
 def ended(tokens: Tokens) -> Tokens:
-    """``tokens`` with a separator as the last token."""
+    """Return ``tokens`` with a separator as the last token."""
     copy: Tokens = tokens.copy()
     copy[-1] = separator(tokens.dtype)
     return copy
 
 
 def _segment_memory(tokens: Tokens, workdir: Path, store: Manifest, threads: int) -> dict[str, Any]:
-    """Measure the peak memory of building one segment in its own process, beside the estimate of a build plan."""
+    """Measure the peak memory of building one segment in its own process. Return it with the estimate of a build plan."""
     path = workdir / "tokens.npy"
     with writing(path):
         np.save(path, ended(tokens))

@@ -1,1 +1,1 @@
-"""The capacity model: from a load and a node to the number of nodes, and which limit decides it."""
+"""Measurements of serving costs, from which the capacity model computes the number of nodes."""

@@ -41,13 +41,15 @@ BATCHES = (1, 32)
 CLIENTS = 4
 """Clients that keep the server busy all the time."""
 LOAD_SHARE = 0.6
-"""Calls a second under load, as a share of the calls that a busy server answers. Plans have this load. Idle servers wake more
-threads."""
+"""Calls a second under load, as a share of the calls that a busy server answers. Capacity plans assume this share.
+
+A less loaded server spends more time on waking threads.
+"""
 DEADLINE = 10.0
 
 
 def serve_command(store: Path) -> list[str]:
-    """The server that plans count with: one search thread."""
+    """Return the command of the server that capacity plans assume: one search thread."""
     command = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
     return [*command, "--residency", "warm", "--set", "search_threads=1"]
 
@@ -55,9 +57,10 @@ def serve_command(store: Path) -> list[str]:
 def measure_calls(
     store: Path, contexts: Sequence[Any], max_nodes: int, seconds: float, done: Callable[[], None]
 ) -> dict[str, Any]:
-    """The costs of calls, by field of ``ServiceCosts``. Contexts include their searches.
+    """Measure the costs of calls, by field of ``ServiceCosts``. The cost of a context includes its search.
 
-    The server has a core of its own, if there are two. ``seconds``: of each load; ``done`` is called after each batch size.
+    The server has its own core if the machine has two. ``seconds``: duration of each load. ``done`` is called after each batch
+    size.
     """
     with ExitStack() as stack:
         with on_core(0):
@@ -93,7 +96,7 @@ def measure_calls(
 
 
 def _under_load(url: str, server: int, requests: Sequence[bytes], seconds: float) -> float:
-    """Processor seconds of a call at the server, at LOAD_SHARE of the calls that it can answer."""
+    """Measure the server's processor seconds for a call, at LOAD_SHARE of the calls that it can answer."""
     target = parse_url(url).target
     full = run_closed(target, requests, CLIENTS, seconds / 4, DEADLINE)
     begin = cpu_seconds(server)
@@ -104,7 +107,7 @@ def _under_load(url: str, server: int, requests: Sequence[bytes], seconds: float
 def _alone(
     remote: Any, server: int, batches: Sequence[Any], max_nodes: int, seconds: float
 ) -> tuple[float, float, float]:
-    """Processor seconds of a call at the client, its median wall seconds, and processor seconds at the server, one by one."""
+    """Make calls one by one. Return processor seconds at the client, median wall seconds, and processor seconds at the server."""
     walls: list[float] = []
     begin, own, other = time.perf_counter(), time.process_time(), cpu_seconds(server)
     while time.perf_counter() - begin < seconds:
@@ -166,7 +169,7 @@ def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0)
 
 
 def sample_contexts(store: Datastore) -> list[list[int]]:
-    """Windows of the corpus, and as many with one token changed, in turn: long matches and short ones."""
+    """Return windows of the corpus, alternating with windows that have one changed token. These have shorter matches."""
     windows = random_windows(store.path, store.manifest, CONTEXTS, MAX_MATCH, 0)
     seen = [window for window in windows if len(window) >= _LEAST_CONTEXT][: CONTEXTS // 2]
     if not seen:
@@ -178,7 +181,7 @@ def sample_contexts(store: Datastore) -> list[list[int]]:
 
 
 def _table_bytes(store: Datastore) -> float:
-    """Bytes of a document in the document tables: what the other sections leave of the files."""
+    """Return the bytes of a document in the document tables: the size of the files without their other sections, per document."""
     entries, vocab_size = store.manifest.segments, store.manifest.vocab_size
     left = sum(each.bytes - segment_bytes(each.tokens, each.documents, vocab_size, 0) for each in entries)
     return max(0.0, left / max(1, sum(each.documents for each in entries)))
@@ -195,9 +198,9 @@ def _facts(store: Datastore) -> str:
 
 
 def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> dict[str, Any]:
-    """Reads of a context in a segment, and seconds of a read (0: there are no direct reads), by field of ``ServiceCosts``.
+    """Measure disk reads of a context in a segment, and seconds of a read (0 without direct reads), by field of ``ServiceCosts``.
 
-    Asks for drafts from files that were dropped from memory. Files that another process maps stay in memory.
+    The drafts read files that were dropped from the page cache. Files that another process maps cannot be dropped.
     """
     file = workdir / "contexts.json"
     write_json(file, contexts[:CONTEXTS])
@@ -214,7 +217,7 @@ def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_n
 
 
 def measure_text(store: Datastore) -> dict[str, Any]:
-    """Bytes of text that a core tokenizes in a second, and of a token, by field of ``ServiceCosts``.
+    """Measure the bytes of text that a core tokenizes in a second, and the bytes of a token, by field of ``ServiceCosts``.
 
     Tokenizes the text of the first documents again, on the fast path if there is one.
     """
@@ -225,7 +228,7 @@ def measure_text(store: Datastore) -> dict[str, Any]:
     texts = [tokenizer.decode(tokens) for tokens in documents]
     fast = load_fast(tokenizer)
     encoder = Encoder(tokenizer, None if isinstance(fast, str) else fast)
-    begin = time.process_time()  # of all threads, as if one core did all work
+    begin = time.process_time()  # adds the time of all threads, as if one core did all work
     encoder.encode(texts, 0)
     seconds = time.process_time() - begin
     size = sum(len(text.encode()) for text in texts)

@@ -24,7 +24,7 @@ _ROUNDS = 3
 def measure_search(
     store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int
 ) -> tuple[dict[str, Any], float]:
-    """The costs of a search, by field of ``ServiceCosts``, and the seconds of a context in the whole datastore.
+    """Measure the costs of a search, by field of ``ServiceCosts``, and the seconds of a context in the whole datastore.
 
     Searches the datastore, and one segment with its first tokens. The files are in memory, after the first round.
     """
@@ -39,7 +39,7 @@ def measure_search(
 
 
 def sorted_per_second(store: Datastore) -> float:
-    """Tokens that one thread sorts in a second, in a segment of at most SORTED_TOKENS."""
+    """Measure the tokens that one thread sorts in a second, in a segment of at most SORTED_TOKENS."""
     tokens = ended(read_tokens(store, SORTED_TOKENS))
     begin = time.process_time()
     _native.sort_suffixes(tokens, store.manifest.vocab_size, store.manifest.order_depth, 1)
@@ -47,7 +47,7 @@ def sorted_per_second(store: Datastore) -> float:
 
 
 def _seconds(path: Path, contexts: Sequence[Any], max_nodes: int) -> tuple[float, float]:
-    """Processor seconds of a context in batches, and the spread of single ones."""
+    """Measure the processor seconds of a context in batches, and the spread of single contexts."""
     batches = [contexts[start : start + BATCH] for start in range(0, len(contexts), BATCH)]
     with open_datastore(path, threads=1) as store:
         rounds = []

@@ -40,7 +40,7 @@ NOTES = (
 
 
 def measure_counting(options: CountingOptions) -> dict[str, Any]:
-    """Count in both indexes: sequences that occur, and sequences with one token replaced. Return the results by name.
+    """Count sequences that occur, and sequences with one token replaced, in both indexes. Return the results by name.
 
     Raises:
         NotFound, Corruption: the datastore is missing or damaged.
@@ -204,7 +204,7 @@ def require_package() -> None:
 def _parts(folder: Path) -> int:
     """Number of parts that the package may cut the tokens into.
 
-    Parts overlap by 100,000 bytes. If a part is smaller than this, the package counts occurrences twice.
+    Parts overlap by 100,000 bytes. If a part is smaller than the overlap, the package counts some occurrences twice.
     """
     return min(os.cpu_count() or 1, 1 + (folder / "tokenized.0").stat().st_size // LEAST_PART)
 

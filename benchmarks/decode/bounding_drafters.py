@@ -16,7 +16,7 @@ _CHAINS = 8
 
 
 class _BoundingDrafter:
-    """Learns nothing."""
+    """A drafter that learns nothing from the generated text."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -58,9 +58,9 @@ class UselessDrafter(_BoundingDrafter):
 
 
 class RecordedDrafter(_BoundingDrafter):
-    """Drafts the rest of a text that was generated before, as a datastore would that always knows what comes.
+    """Drafts the rest of a text that was generated before, like a perfect datastore.
 
-    Its speed is the ceiling of all drafters at these costs and limits. Every node has score 1 and a source that no other drafter
+    No drafter is faster than this one at the same costs and limits. Every node has score 1 and a source that no other drafter
     uses. Not thread-safe.
     """
 
@@ -71,7 +71,7 @@ class RecordedDrafter(_BoundingDrafter):
         self._text = np.zeros(0, np.int32)
 
     def replay(self, prompt: Sequence[int], generated: Sequence[int]) -> None:
-        """Draft ``generated`` for all requests whose text begins as this one, in place of an earlier text."""
+        """Draft ``generated`` from now on, in place of an earlier text, for all requests whose text begins like ``prompt``."""
         self._text = np.asarray([*prompt, *generated], np.int32)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:

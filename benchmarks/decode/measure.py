@@ -1,4 +1,4 @@
-"""Compares plain decoding to every drafter: the same prompts, piece by piece in turn, in one process."""
+"""Compares plain decoding to every drafter on the same prompts. The methods take turns, piece by piece, in one process."""
 
 from __future__ import annotations
 
@@ -113,9 +113,11 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The decoding methods: those in ``own`` take turns piece by piece, those in ``rival`` run whole texts.
+    """The decoding methods. Suffolk's methods take turns piece by piece. The methods of transformers run whole texts.
 
     Attributes:
+        own: Suffolk's methods.
+        rival: transformers' methods; None to leave them out.
         tokens: tokens of a piece.
     """
 
@@ -143,7 +145,7 @@ class _Ways:
     def run(
         self, prompt: Prompt, ids: list[int], place: int, record: bool
     ) -> dict[str, tuple[list[int], dict[str, Any]]]:
-        """Tokens and statistics of each method. ``place`` seeds the order of the methods."""
+        """Return tokens and statistics of each method. ``place`` seeds the order of the methods."""
         settings = self.options.settings
         order = random.Random(f"{self.options.seed} {place}")
         outcomes = {}
@@ -166,7 +168,7 @@ class _Ways:
 def _opened_ways(
     target: Target, retrievers: list[Retriever], costs: CostModel, capacity: int, options: DecodingOptions
 ) -> Iterator[list[Way]]:
-    """The engine's methods. Their drafters are closed at the end."""
+    """Yield the engine's methods. Their drafters are closed at the end of the block."""
     with ExitStack() as stack:
         ways = []
         for name in options.ways:
@@ -192,7 +194,7 @@ def _run_rounds(ways: _Ways, target: Target, encoded: Encoded) -> Iterator[list[
 
 
 def measure_bandwidth(target: Target, pass_seconds: float) -> dict[str, Any]:
-    """Return the bytes that a pass reads, the device's bytes per second, and the share of this rate that it reaches.
+    """Return the bytes that a pass reads, the device's bytes per second, and the share of this rate that the pass reaches.
 
     ``pass_seconds``: the measured time of a pass. A pass reads few rows of the embedding
     table, so the table counts only if the output layer shares it.

@@ -36,7 +36,7 @@ class DecodingOptions:
             model.
         models: neural drafters to load.
         assistant: the draft model of transformers' assisted generation; None to leave that method out.
-        control: whether plain decoding runs twice in each turn. The difference between the two is noise.
+        control: whether plain decoding runs twice in each turn. The difference between both runs is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
         max_nodes: the most nodes of a draft tree.
         dtype, device, exact: as in ``Target.load``.

@@ -45,12 +45,12 @@ TIE_NOTE = (
 
 
 def decoding_notes(results: dict[str, Any]) -> tuple[str, ...]:
-    """The notes of a report; near-ties are explained where texts may differ by one."""
+    """Return the notes of a report. They explain near-ties if texts may differ at a near-tie."""
     return (*NOTES, TIE_NOTE) if _shows_ties(results) else NOTES
 
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
-    """The table, and the accepted tokens by source."""
+    """Return the table, and the accepted tokens by source."""
     summary = results["summary"]
     ties = _shows_ties(results)
     rows = [_row(f"{group}: {name}", each, ties) for group, ways in summary.items() for name, each in ways.items()]
@@ -106,7 +106,7 @@ def plots(results: dict[str, Any]) -> list[Panel]:
 
 
 def with_interval(pieces: dict[str, Any] | None, name: str) -> str | None:
-    """A ratio with its interval; None for plain decoding and without pieces."""
+    """Format a ratio with its interval. None for plain decoding, or without pieces."""
     if pieces is None or pieces[name] is None:
         return None
     interval = pieces[f"{name}_interval"]

@@ -37,7 +37,7 @@ def require_drafters(
 ) -> None:
     """Raise InvalidArgument if a drafter's name is unknown, or if a drafter's datastore or network is missing.
 
-    ``bounding``: drafters that the registry lacks, and that the measurement can use.
+    ``bounding``: names of further drafters that the measurement can use, which are not in the registry.
     """
     kinds = options.models.parts()
     for name in options.drafters:
@@ -62,7 +62,7 @@ def make_drafters(
 def make_lone_drafter(
     name: str, options: DecodingOptions, target: Target, retrievers: list[Retriever], capacity: int
 ) -> Drafter | None:
-    """Create one drafter for an engine of its own with one slot; None for "none". It shares no model.
+    """Create one drafter for a separate engine with one slot. Return None for "none". The drafter shares no model.
 
     Raises as ``make_drafters``.
     """
@@ -91,7 +91,7 @@ def _make(
 
 @contextlib.contextmanager
 def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
-    """The open datastores, checked against the model; closed at the end."""
+    """Yield the open datastores, checked against the model. They are closed at the end of the block."""
     with contextlib.ExitStack() as stack:
         retrievers: list[Retriever] = []
         for name in merge_urls(options.datastores):
@@ -143,7 +143,7 @@ def target_facts(target: Target) -> dict[str, Any]:
 
 
 def seconds_by_rows(costs: CostModel) -> dict[int, float]:
-    """The seconds of a pass without a context, by its rows, at the measured sizes."""
+    """Return the seconds of a pass without a context by its number of rows, for the measured numbers."""
     return dict(zip(costs.sizes.astype(int).tolist(), costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
 
 

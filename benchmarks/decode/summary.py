@@ -21,7 +21,7 @@ def summarize(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Map prompt set -> drafter -> results. With several sets, the last entry combines all.
 
-    ``seed``: for the resampling that gives the intervals.
+    ``seed``: seeds the resampling that gives the intervals.
     """
     groups = list(dict.fromkeys(run["group"] for run in runs))
     chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
@@ -85,17 +85,16 @@ def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlai
 
 
 def token_rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
-    """Total tokens per second of all runs, without the prompt passes.
+    """Return the total tokens per second of all runs, without the prompt passes.
 
-    ``parts``: names of further parts of the time to include. If there are any, the first token of each run does not
-    count.
+    ``parts``: names of further parts of the time to include. With any of these, the first token of each run does not count.
     """
     seconds = total(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(total(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs`` after those from prompt passes. A prompt pass gives one token, or ``first_tokens`` of its run."""
+    """Count the tokens of ``runs`` without the tokens of prompt passes: ``first_tokens`` of a run, by default one."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 

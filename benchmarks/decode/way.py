@@ -21,7 +21,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 MOST_TOKENS = 16
-"""Most tokens of a piece. A step with drafts may exceed them."""
+"""Most tokens of a piece. A step with drafts may exceed this number."""
 _LEAST_TOKENS = 2
 _SECONDS = 0.5
 """Seconds that a piece of plain decoding may take. The speed of a shared machine hardly changes in this time."""
@@ -34,11 +34,11 @@ Sample: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Steps of one method without a break.
+    """Consecutive steps of one method.
 
     Attributes:
-        turn: its place among the pieces of all methods that decode the same text.
-        tokens, steps: what was generated, without the first token.
+        turn: the piece's place among the pieces of all methods that decode the same text.
+        tokens, steps: numbers of generated tokens and of steps, without the first token.
         seconds: time by the clock.
         process_seconds: processor time of this process, all threads included.
     """
@@ -52,12 +52,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class BesidePlain:
-    """A piece beside the pieces of plain decoding around it.
+    """A piece, compared to the pieces of plain decoding before and after it.
 
     Attributes:
         tokens: generated tokens.
-        plain_tokens: tokens that plain decoding would have generated in the same time, at its speed around the piece.
-        process_plain_tokens: the same in the same processor time.
+        plain_tokens: tokens that plain decoding would have generated in the same time, at its speed before and after the piece.
+        process_plain_tokens: tokens that it would have generated in the same processor time.
     """
 
     tokens: float
@@ -71,9 +71,9 @@ def piece_tokens(plain_seconds: float) -> int:
 
 
 def beside_plain(pieces: Sequence[Piece], plain: Sequence[Piece]) -> list[BesidePlain]:
-    """Compare one text's ``pieces`` of a method with the ``plain`` ones between its own previous and next piece.
+    """Compare each piece of a method with the ``plain`` pieces between the method's previous and next piece of the same text.
 
-    Both are in the order of their turns. A piece without plain ones around it is left out.
+    ``pieces`` and ``plain`` are in the order of their turns. A piece without plain pieces around it is left out.
     """
     turns, found = [each.turn for each in plain], []
     for at, piece in enumerate(pieces):
@@ -89,11 +89,11 @@ def beside_plain(pieces: Sequence[Piece], plain: Sequence[Piece]) -> list[Beside
 
 
 def ratios(texts: Sequence[Sequence[BesidePlain]], seed: int) -> dict[str, Any]:
-    """The ratios of a method to plain decoding, with intervals.
+    """Return the ratios of a method's speed to plain decoding's, with intervals.
 
-    ``ratio`` is the median of the pieces. ``speed_up`` is the ratio of all tokens, and ``process_speed_up`` the same by
-    processor time. The intervals hold 95 % of the results of random texts, each with random pieces of its own, drawn with
-    ``seed``. A value is None without pieces.
+    ``ratio`` is the median of the pieces' ratios. ``speed_up`` is the ratio of all tokens, and ``process_speed_up`` is this ratio
+    by processor time. An interval holds 95 % of the results of resampling: random texts, and random pieces of each text, chosen
+    with ``seed``. A value is None without pieces.
     """
     kept = [text for text in texts if text]
     values = np.array([(each.tokens, each.plain_tokens, each.process_plain_tokens) for text in kept for each in text])
@@ -109,7 +109,7 @@ def ratios(texts: Sequence[Sequence[BesidePlain]], seed: int) -> dict[str, Any]:
 
 
 def _resampled(values: Sample, counts: Sequence[int], seed: int) -> list[Sample]:
-    """Random samples of the rows ``values``, of which each text has as many as ``counts`` says."""
+    """Return random samples of the rows ``values``. ``counts`` is the number of rows of each text."""
     generator = np.random.default_rng(seed)
     sizes = np.array(counts)
     begins = np.cumsum(sizes) - sizes
@@ -141,18 +141,18 @@ _RATIOS: dict[str, Callable[[Sample], float]] = {
 
 
 class Way:
-    """A decoding method with its own step loop, so it stops between steps without effect on others. Not thread-safe.
+    """A decoding method with its own step loop. So it can pause between steps without effect on other methods. Not thread-safe.
 
     Attributes:
         name: name of the method.
-        loop: its step loop of one slot. Cache, planner and costs are its own.
+        loop: its step loop of one slot, with its own cache, planner and costs.
         drafter: its drafter; None for plain decoding.
     """
 
     def __init__(
         self, name: str, target: Target, drafter: Drafter | None, costs: CostModel, capacity: int, max_nodes: int
     ) -> None:
-        """``drafter``: None for plain decoding. It stays open. ``capacity``, ``max_nodes``: as in ``Request``."""
+        """``drafter``: None for plain decoding. The caller closes it. ``capacity``, ``max_nodes``: as in ``Request``."""
         self.name = name
         self.loop = StepLoop(target, {} if drafter is None else {name: drafter}, costs, 1, capacity)
         self.drafter = drafter
@@ -186,7 +186,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """A text by one method. ``pieces``: its steps after the first token, by rising ``turn``."""
+    """A text that one method decoded. ``pieces``: the steps after the first token, by rising ``turn``."""
 
     request: Request
     pieces: list[Piece] = field(default_factory=list)
@@ -197,8 +197,8 @@ def decode_in_turns(
 ) -> dict[str, DecodedText]:
     """Decode ``prompt`` by all ``ways`` and return the texts by name.
 
-    In each round, every method generates up to the same position of the text: ``tokens`` after the last round's
-    position. A method that is there already is left out. ``order`` shuffles the methods anew in each round.
+    In each round, every method generates up to the same position of the text, which is ``tokens`` after the last round's
+    position. A method that has already reached this position is left out. ``order`` shuffles the methods anew in each round.
     """
     texts = {way.name: DecodedText(way.begin(prompt, settings)) for way in order.sample(ways, len(ways))}
     turn, end = 0, 1

@@ -1,1 +1,1 @@
-"""``suffolk demo``: gets a model, builds a datastore and decodes prompts, on a machine that has none of these."""
+"""``suffolk demo``: gets a model, builds a datastore and decodes prompts, on a machine without any of these."""

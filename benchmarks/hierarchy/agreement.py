@@ -131,7 +131,7 @@ def _unknown_acceptance(draft: Sequence[Path], variants: int, depth: int) -> Flo
 def _set_acceptance(
     draft: Sequence[Path], acceptance: Floats, place: int, output: torch.Tensor, by_distribution: bool, generated: Ids
 ) -> None:
-    """Set how each variant accepts the drafted tokens for ``place``.
+    """Set each variant's acceptance of the tokens drafted at ``place``.
 
     A draft counts only if its earlier tokens match the answer.
     """
@@ -153,11 +153,11 @@ def _overlaps(rows: torch.Tensor) -> Floats:
 
 Floats = npt.NDArray[np.float64]
 Starts = Floats
-"""The drafts that one drafter could start at each place of a text: float64[n, depth].
+"""Acceptance of the drafts that one drafter could start at each place of a text: float64[n, depth].
 
-Entry (s, k) belongs to token k of a draft from place s. It is the probability that this token is accepted if all tokens
-before it are. It is 0 after the end of a draft. It is NaN if unknown: after the end of the text, or where the text
-differs from the draft.
+Entry (s, k) belongs to token k of a draft from place s. It is the probability that this token is accepted if all earlier tokens
+of the draft are. It is 0 after the end of a draft. It is NaN if unknown: after the end of the text, or where the text differs
+from the draft.
 """
 
 
@@ -173,7 +173,7 @@ def model_starts(chances: Floats, depth: int) -> Starts:
 def round_weights(starts: Starts, longest: int) -> Floats:
     """Return float64[n]: the expected number of rounds that begin at each place.
 
-    Drafts have up to ``longest`` tokens. A round begins one token after the last one that the previous round accepted.
+    Drafts have up to ``longest`` tokens. If a round accepts n tokens, the next round begins n + 1 places later.
     """
     size = len(starts)
     weights = np.zeros(size + longest + 2)
@@ -187,11 +187,11 @@ def round_weights(starts: Starts, longest: int) -> Floats:
 
 
 def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], longest: int) -> RunDistribution:
-    """The distribution of the run that ``verifier`` accepts from ``drafter``, with rounds of up to ``longest`` tokens.
+    """Estimate the distribution of the runs that ``verifier`` accepts from ``drafter``, in rounds of up to ``longest`` tokens.
 
-    It is a product of continuation rates (the estimator of Kaplan and Meier 1958). The rate at a length is the
-    weighted share of the rounds reaching it whose run continues. A run cut off by the end of the text does not count
-    as ended. Beyond the longest observed run the last rate applies.
+    A run is the accepted tokens of one round. The estimate is a product of continuation rates (Kaplan and Meier 1958). The rate
+    at a length is the weighted share of the runs reaching this length that continue. A run cut off by the end of the text does
+    not count as ended. Beyond the longest observed run the last rate applies.
     """
     depth = texts[0].shape[1]
     gone, came = np.zeros(depth), np.zeros(depth)
@@ -213,7 +213,7 @@ def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], l
 
 
 def mean_acceptance(texts: Sequence[Starts]) -> float:
-    """The share of places in the texts at which the first drafted token is accepted."""
+    """Return the share of places in the texts at which the first drafted token is accepted."""
     first = np.concatenate([text[:, 0] for text in texts])
     first = first[~np.isnan(first)]
     return float(first.mean()) if len(first) else 0.0

@@ -1,7 +1,7 @@
-"""Predicts the rounds of a stack along an answer of the target, from what was measured at each of its places.
+"""Predicts the rounds of a stack along an answer of the target, from measurements at each place of the answer.
 
-A plan takes rounds as independent. But tokens are accepted in bursts: a copy gives long drafts in a single round, and other text
-short drafts in many. So the prediction for a given stack follows the answer, place by place.
+A plan assumes that rounds are independent. But tokens are accepted in bursts: a copied passage gives one long draft, other text
+many short drafts. So the prediction for a given stack follows the answer, place by place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from suffolk.benchmarks.hierarchy.agreement import Floats, Starts
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What one level hands up if it is called at each of n places.
+    """The tokens that one level returns if it is called at each of n places.
 
     Attributes:
         lengths: float64[n, most + 1]; entry (p, m) is the probability of m tokens.
@@ -41,15 +41,15 @@ class Rounds:
 
 
 def bottom_calls(lengths: npt.NDArray[np.int64], seconds: float) -> Calls:
-    """Calls of the lowest level, which drafts ``lengths[p]`` tokens at place p."""
+    """Return the calls of the lowest level, which drafts ``lengths[p]`` tokens at place p."""
     return Calls((lengths[:, None] == np.arange(lengths.max() + 1)).astype(np.float64), np.full(len(lengths), seconds))
 
 
 def verify(calls: Calls, starts: Starts, pass_seconds: Floats) -> Rounds:
-    """Rounds of the level that calls ``calls`` and accepts its tokens as in ``starts``, float64[n, most or more].
+    """Return the rounds of a level that verifies the tokens of ``calls``. ``starts``: acceptance, float64[n, most or more].
 
-    ``pass_seconds``: float64[most + 1]; entry m is the time of its pass over m tokens. Acceptance that is unknown is the mean
-    of the known places.
+    ``pass_seconds``: float64[most + 1]; entry m is the time of the level's pass over m tokens. Unknown acceptance is replaced by
+    the mean of the known places.
     """
     size = calls.lengths.shape[1]
     chances = starts[:, : size - 1]
@@ -62,7 +62,7 @@ def verify(calls: Calls, starts: Starts, pass_seconds: Floats) -> Rounds:
 
 
 def repeat(rounds: Rounds, tokens: int) -> Calls:
-    """Calls of a level that makes rounds until it has ``tokens`` tokens. Places after the answer are as its last place."""
+    """Return the calls of a level that makes rounds until it has ``tokens`` tokens. After the answer, its last place repeats."""
     places, size = rounds.gains.shape
     lengths, seconds = np.zeros((places, tokens + size)), np.zeros(places)
     lengths[:, 0] = 1.0
@@ -76,7 +76,7 @@ def repeat(rounds: Rounds, tokens: int) -> Calls:
 
 
 def walk(rounds: Rounds) -> tuple[float, float]:
-    """The expected passes and seconds of the target until the end of the answer. Its prompt pass gave the first token."""
+    """Return the target's expected passes and seconds until the end of the answer, without the prompt pass and its token."""
     places, size = rounds.gains.shape
     begun = np.zeros(places + size)
     begun[1] = 1.0

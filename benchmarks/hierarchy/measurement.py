@@ -40,7 +40,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 _LONGEST = 3
-"""Accepted runs are measured up to this multiple of the plans' depth, since a draft may exceed the requested length."""
+"""Accepted runs are measured up to 3 times the plans' depth, because a draft may exceed the requested length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Measurements:
     def levels(self) -> Levels:
         """All levels in an order that makes any plan a valid stack (``require_stack``).
 
-        Models are ordered by cost, exits by their number of layers. The variants of one model are adjacent here, but
-        two variants of one model are never neighbours in a plan.
+        Models are ordered by cost, exits by their number of layers. The variants of one model are adjacent in this order, but
+        never in a plan.
         """
         order, retrieved = [*self._by_cost(), len(self.variants) - 1], len(self.sources)
         levels = [
@@ -108,7 +108,7 @@ class Measurements:
         return Prediction(float(seconds / tokens), float(tokens / passes))
 
     def walk(self, answer: Agreement, names: Sequence[str], lengths: Sequence[int]) -> tuple[float, float]:
-        """Passes and seconds of the target for ``answer`` with the levels ``names``, which draft ``lengths`` tokens."""
+        """Return the target's passes and seconds for ``answer`` if the levels ``names`` draft ``lengths`` tokens."""
         numbers = {variant.name: place for place, variant in enumerate(self.variants)}
         size, source = answer.between.shape[2], None
         if names[0] in self.sources:
@@ -130,11 +130,11 @@ class Measurements:
         return walk(rounds)
 
     def _pass_seconds(self, variant: int, most: int) -> Floats:
-        """float64[most + 1]: the seconds of a pass that verifies 0 to ``most`` tokens."""
+        """Return float64[most + 1]: the seconds of a pass that verifies 0 to ``most`` tokens."""
         return Level(self.variants[variant].name, tuple(self.costs[variant].tolist())).pass_seconds(np.arange(most + 1))
 
     def _by_cost(self) -> list[int]:
-        """The indices of the variants except the target, by rising cost."""
+        """Return the indices of the variants except the target, by rising cost."""
         models = [variant.name.partition("@")[0] for variant in self.variants[:-1]]
         seconds: dict[str, float] = {}
         for model, cost in zip(models, self.costs, strict=False):
@@ -146,7 +146,7 @@ class Measurements:
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
     def _found_distribution(self, source: int) -> tuple[float, ...]:
-        """The distribution of the number of tokens that ``source`` finds at the start of each round of the target."""
+        """Return the distribution of the number of tokens that ``source`` finds at the start of the target's rounds."""
         counts = np.zeros(self.depth + 1)
         for each in self.agreements:
             weights = round_weights(each.retrieved[source][-1], self.depth)
@@ -203,7 +203,7 @@ def _require_room(variants: Sequence[ModelVariant], tokens: int) -> None:
 
 
 def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[TargetAnswer], float]:
-    """The target's answers of two tokens or more, and the median seconds of a step outside its pass."""
+    """Generate the target's answers. Return those of two tokens or more, and the median seconds of a step outside its pass."""
     trial = Trial(target, {}, max(map(len, prompts)) + settings.max_new_tokens)
     answers = (trial.run(PLAIN, prompt, settings) for prompt in prompts)
     runs = list(tracked(answers, len(prompts), "prompts, plain decoding"))

@@ -22,7 +22,7 @@ from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE
 
 Stack = tuple[StackLevel, ...]
 _LAST = 1 << 20
-"""Sorts the draft model after all exits."""
+"""Sort key of the draft model, larger than the number of layers of any exit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class HierarchyOptions:
 
 
 def read_stacks(options: HierarchyOptions) -> list[Stack]:
-    """The stacks of --stack, without duplicates. Raises as ``read_stack``."""
+    """Return the stacks of --stack, without duplicates. Raises as ``read_stack``."""
     return list(dict.fromkeys(read_stack(text) for text in options.stack))
 
 
@@ -87,10 +87,10 @@ def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
 
 
 def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:
-    """The levels to measure, by name and temperature.
+    """Return the levels to measure, by name and temperature.
 
-    These are the levels of ``stacks``. Without stacks they are all levels that the options allow, with each model at
-    several temperatures. Raises InvalidArgument if there are no levels, or more than a stack takes.
+    With ``stacks``, these are the levels of the stacks. Without stacks, these are all levels that the options allow, with each
+    model at several temperatures. Raises InvalidArgument if there are no levels, or more levels than a stack can hold.
     """
     if stacks:
         return list(dict.fromkeys((level.name, level.temperature) for stack in stacks for level in stack))
@@ -108,7 +108,7 @@ def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tu
 
 
 def _named(options: HierarchyOptions) -> list[tuple[str, str]]:
-    """The levels that options name, each with its option."""
+    """Return the levels that the options name, each with its option."""
     found = [] if options.draft_model is None else [(DRAFT_MODEL, f"--draft-model {options.draft_model}")]
     found += [("datastore", f"--datastore {name}") for name in options.datastore]
     found += [(f"exit-{layers}", f"--exit {layers}") for layers in options.exit]
@@ -116,7 +116,7 @@ def _named(options: HierarchyOptions) -> list[tuple[str, str]]:
 
 
 def _layers(head: Path) -> int:
-    """The number of layers below a trained exit."""
+    """Return the number of layers below a trained exit."""
     if (kind := kind_of(head)) != KIND:
         raise InvalidArgument(
             f"--head {head} is of kind {kind}; only trained exits (early-exit) can be levels; leave it out"

@@ -1,4 +1,4 @@
-"""Times the passes of levels, and plain decoding beside hierarchies. These take turns, so that a busy machine slows all alike."""
+"""Times the passes of levels, plain decoding, and hierarchies. They take turns, so a busy machine slows all alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
-"""Drafted tokens of the timed passes; costs in between are interpolated.
+"""Numbers of drafted tokens of the timed passes. Costs in between are interpolated.
 
 A pass reads one token more than it verifies. With tiles of 16 rows, a pass over 17 tokens costs much more than one over
 16, so both are timed.
@@ -42,7 +42,8 @@ _ROUNDS = 5
 def time_passes(variants: Sequence[ModelVariant], texts: Sequence[TargetAnswer]) -> list[Floats]:
     """Return float64[17] for each variant: entry d is the median seconds of a pass that verifies d drafted tokens.
 
-    Rounds over all levels spread the noise of a busy machine. ``texts``: their prefixes serve as contexts, in turn.
+    Each round times all levels, so a slow moment of the machine affects all alike. Prefixes of ``texts`` serve as contexts, in
+    turn.
     """
     capacity = max(len(text.prompt) + len(text.generated) for text in texts) + SIZES[-1]
     common = min(variant.model.vocab_size for variant in variants)
@@ -67,7 +68,7 @@ def time_passes(variants: Sequence[ModelVariant], texts: Sequence[TargetAnswer])
 
 
 def time_lookups(source: RetrievalLevel, texts: Sequence[TargetAnswer], tokens: int) -> float:
-    """The median seconds of a call for up to ``tokens`` tokens after each prefix of ``texts``."""
+    """Return the median seconds of a call for up to ``tokens`` tokens, over prefixes of ``texts``."""
     times = []
     for text in texts:
         for place in range(len(text.generated)):
@@ -81,7 +82,7 @@ def time_lookups(source: RetrievalLevel, texts: Sequence[TargetAnswer], tokens: 
 
 @torch.inference_mode()
 def _time(level: ModelLevel, request: DraftRequest, size: int, vocab_size: int, is_shared: bool) -> float:
-    """``is_shared``: the level below has already computed the noise of every row except the last."""
+    """Return the seconds of one pass. ``is_shared``: the level below has already computed the noise of all rows but the last."""
     device = level.model.device
     draft = np.resize(request.tokens, size) % vocab_size
     rejection = needs_distributions(request.settings)
@@ -114,7 +115,7 @@ class TrialRun:
         steps: passes of the target after the prompt pass.
         seconds: time of decoding, without prompt passes.
         reading: seconds of the drafting levels' prompt passes.
-        besides: seconds spent outside passes, sampling and drafters; included in ``seconds``.
+        besides: seconds outside passes, sampling and drafters. ``seconds`` includes these.
     """
 
     tokens: Ids
@@ -129,8 +130,8 @@ class TrialSummary:
     """The speed of one decoding method.
 
     Attributes:
-        seconds: seconds per token, without the first token of an answer: the sum of each prompt's median over the rounds,
-            divided by the number of tokens.
+        seconds: seconds per token: the sum of each prompt's median over the rounds, divided by the number of tokens. The first
+            token of an answer is left out.
         tokens: tokens per target pass.
         reading: mean seconds that the drafting levels take to read a prompt.
     """

@@ -1,1 +1,1 @@
-"""What ``suffolk bench live`` measures: insertion, memory and drafts of a live index."""
+"""Measurements of ``suffolk bench live``: insertion, memory and drafts of a live index."""

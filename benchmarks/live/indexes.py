@@ -1,4 +1,4 @@
-"""The indexes that are compared, Suffolk's live index and the suffix tree of arctic-inference, and the documents for both."""
+"""The two indexes that are compared, and their documents: Suffolk's live index and the suffix tree of arctic-inference."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Pieces:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the documents to append."""
+        """Number of tokens in the documents to append."""
         return sum(map(len, self.appended))
 
     def parts(self, count: int, tokens: int) -> Iterator[list[Ids]]:
-        """The first ``tokens`` tokens in up to ``count`` parts."""
+        """Return the first ``tokens`` tokens in up to ``count`` parts."""
         ends = np.cumsum([len(piece) for piece in self.appended])
         last = int(np.searchsorted(ends, tokens)) + 1
         for part in np.array_split(np.arange(min(last, len(ends))), count):
@@ -92,7 +92,7 @@ class GrowingIndex(ABC):
 
     @abstractmethod
     def bytes(self) -> int:
-        """Bytes by the index's own count."""
+        """Return the index's memory in bytes, as the index itself counts it."""
 
     def settle(self) -> None:  # noqa: B027 - not every index works in the background
         """Wait for work in the background."""
@@ -102,7 +102,7 @@ class GrowingIndex(ABC):
         """Free the memory."""
 
     def time_draft(self, context: Sequence[int]) -> tuple[float, int]:
-        """Seconds of a draft from Python, and its nodes."""
+        """Return the seconds of a draft from Python, and its nodes."""
         begin = time.perf_counter()
         nodes = self.draft(context)
         return time.perf_counter() - begin, nodes
@@ -135,7 +135,7 @@ class LiveIndex(GrowingIndex):
 
 
 class ArcticTree(GrowingIndex):
-    """The suffix tree of arctic-inference, which vLLM's method ``suffix`` uses; its depth is as there by default: 24.
+    """The suffix tree of arctic-inference, which vLLM's method ``suffix`` uses. Its depth is vLLM's default of 24.
 
     Raises:
         ImportError: the package is not installed.
@@ -169,9 +169,10 @@ SEGMENT_COUNTS = (8, 16)
 
 
 def drafts_by_segments(pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
-    """Latency of drafts from Python over the same documents in 1, 8 and 16 segments.
+    """Measure the latency of drafts from Python over the same documents in 1, 8 and 16 segments.
 
-    ``falling``: half of what is left in each, as a live index keeps them; ``equal``: of equal size, as in files.
+    ``falling``: each segment takes half of the remaining documents, as in a live index. ``equal``: the segments have equal size,
+    as in files.
     """
     [documents] = pieces.parts(1, options.tokens)
     found = {"1": _drafts([documents], pieces, options)}

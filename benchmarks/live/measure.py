@@ -92,7 +92,7 @@ def _limit(index: GrowingIndex, options: LiveBenchOptions) -> int:
 
 
 def _fill(index: GrowingIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, int]:
-    """Append all documents to an index, and measure its memory: by its own count, by the process's growth, and at the peak."""
+    """Append all documents to an index. Return its memory by its own count, the process's growth, and the growth at the peak."""
     [part] = pieces.parts(1, _limit(index, options))
     with part_progress(len(part), f"documents in memory, {index.name}") as done:
         before = most = resident_memory()["anonymous"]
@@ -114,9 +114,9 @@ def _fill(index: GrowingIndex, pieces: Pieces, options: LiveBenchOptions) -> dic
 
 
 def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
-    """Append the documents in parts, to one index after the other in each turn.
+    """Append the documents in parts. In each turn every index gets one part.
 
-    Returns the tokens, the seconds, and the CPU seconds of all threads of each index.
+    Returns for each index the tokens, the seconds, and the CPU seconds of all threads.
     """
     parts = [list(pieces.parts(options.turns, _limit(index, options))) for index in indexes]
     found = [{"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0} for _ in indexes]
@@ -135,7 +135,7 @@ def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveBenchO
 
 
 def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
-    """Latency of drafts from Python, the indexes in turn, and the mean number of nodes."""
+    """Measure the latency of drafts from Python and their mean number of nodes. The indexes take turns."""
     seconds: list[list[float]] = [[] for _ in indexes]
     nodes = [0 for _ in indexes]
     for context in pieces.contexts:
@@ -150,7 +150,7 @@ def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
 
 
 def _core(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
-    """Latency of a lookup and a draft in C++."""
+    """Measure the latency of a lookup and of a draft in C++."""
     taken: list[npt.NDArray[np.float64]] = []
     for begin in range(0, len(pieces.contexts), _CHUNK):
         chunk = pieces.contexts[begin : begin + _CHUNK]
@@ -162,7 +162,7 @@ def _core(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[st
 
 
 def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
-    """Latency of a lookup and a draft in C++ while another thread appends documents at a fixed rate."""
+    """Measure the latency of a lookup and of a draft in C++ while another thread appends documents at a fixed rate."""
     ended = threading.Event()
     appended = 0
 
@@ -191,7 +191,7 @@ def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions)
 
 
 def _groups(pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
-    """The overhead of documents of one token, each in a group of its own, and the latency of a group's draft."""
+    """Measure the overhead of one-token documents, each in its own group, and the latency of a draft from one group."""
     index = _native.LiveIndex(pieces.vocab_size, pieces.order_depth, 2)
     random = np.random.default_rng(options.seed)
     keys = random.integers(1, 1 << 63, options.groups).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Queries a datastore with a limit on its files' resident memory. Every limit is measured in its own process:
+"""Queries a datastore with a limit on its files' resident memory. Every limit is measured in a separate process:
 
 python -m suffolk.benchmarks.memory.limited_process '{"store": ..., "residency": ..., "limit_bytes": ..., "contexts": FILE, ...}'
 """

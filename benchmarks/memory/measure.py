@@ -98,7 +98,7 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
 
 
 def random_windows(store: Path, manifest: Manifest, count: int, length: int, seed: int) -> list[list[int]]:
-    """Windows of at most ``length`` tokens that end at random tokens of the documents. They are read one by one."""
+    """Return windows of at most ``length`` tokens that end at random tokens of the documents, read one by one."""
     chooser = np.random.default_rng(seed)
     segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
     sizes = [entry.tokens + entry.documents for entry in manifest.segments]

@@ -24,7 +24,7 @@ MAX_SWEEPS = 100
 
 
 def forget_files(paths: Sequence[Path]) -> None:
-    """Drop the cached pages of files that no process maps, so that the next reader waits for the disk."""
+    """Drop the cached pages of files that no process maps. The next reader then waits for the disk."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -34,7 +34,7 @@ def forget_files(paths: Sequence[Path]) -> None:
 
 
 def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
-    """Seconds of uncached 4 KiB reads at random places; empty if the file system has no direct reads."""
+    """Measure the seconds of uncached 4 KiB reads at random places. Returns [] if the file system has no direct reads."""
     pages = max(1, path.stat().st_size // PAGE)
     buffer = mmap.mmap(-1, PAGE)  # direct reads need page-aligned memory
     try:
@@ -102,7 +102,7 @@ class ResidentLimit:
 
 
 def _mappings(path: Path) -> list[tuple[int, int]]:
-    """Start and end addresses of this process's mappings of a file that begin at its first byte."""
+    """Return start and end addresses of this process's mappings of a file. Mappings must begin at the file's first byte."""
     found = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)

@@ -1,4 +1,4 @@
-"""Settings of the measurement of predicted texts: tasks to edit source files, and predictions with a given share of wrong lines."""
+"""Tasks to edit source files, and predictions with a given share of wrong lines. Holds the settings of their measurement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EDITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedEdits:
-    """The files to edit, and how wrong predictions are."""
+    """The files to edit, and the shares of wrong lines in predictions."""
 
     files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
     limit: Count = option(8, "files, chosen at random")
@@ -55,7 +55,7 @@ class PredictionOptions(PredictedEdits):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentTasks:
-    """What agents edit, in which sessions."""
+    """The files that agents edit, and the sessions."""
 
     files: tuple[Path, ...] = option((), "Python files to edit, or folders of them", metavar="PATH", several=True)
     tasks: tuple[Path, ...] = option(
@@ -83,7 +83,7 @@ def edit_prompts(options: PredictionOptions) -> list[Prompt]:
 
 
 def source_files(paths: Sequence[Path], limit: int, lines: int, seed: int) -> dict[str, str]:
-    """Name -> the first ``lines`` lines of up to ``limit`` files, chosen at random. Shorter files are left out.
+    """Map the names of up to ``limit`` files, chosen at random, to their first ``lines`` lines. Shorter files are left out.
 
     Raises as ``edit_prompts``.
     """
@@ -100,7 +100,7 @@ def source_files(paths: Sequence[Path], limit: int, lines: int, seed: int) -> di
 
 
 def corrupted(text: str, others: Sequence[str], share: float, rng: np.random.Generator) -> str:
-    """``text`` with ``share`` of its lines, chosen at random, replaced by lines of ``others``."""
+    """Return ``text`` with lines of ``others`` in place of ``share`` of its lines, chosen at random."""
     lines = text.splitlines(keepends=True)
     pool = [line for other in others for line in other.splitlines(keepends=True) if line not in lines] or ["# other\n"]
     for place in rng.choice(len(lines), round(share * len(lines)), replace=False).tolist():

@@ -1,4 +1,4 @@
-"""Compares plain decoding to decoding with predicted texts: on the same prompts, in turn, in one process."""
+"""Compares plain decoding to decoding with predicted texts, on the same prompts in one process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class PredictionWay:
-    """A drafter, and the share of wrong lines in its predictions; None for no prediction."""
+    """A drafter, and the share of wrong lines in its predictions. The share is None if there is no prediction."""
 
     drafter: str
     share: float | None
@@ -70,7 +70,7 @@ class PredictionWay:
 def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
-    Each way has its own drafters and its own planner budget. They learn from one prompt to the next.
+    Each ``PredictionWay`` has its own drafters and its own planner budget. Both learn from one prompt to the next.
 
     Raises as ``edit_prompts``, ``Target.load`` and ``make_drafter``.
     """
@@ -111,7 +111,7 @@ def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The prompts in turn."""
+    """Decodes each prompt by plain decoding and in every ``PredictionWay``."""
 
     engine: Engine
     counted: dict[str, Replayer]
@@ -119,7 +119,7 @@ class _Turns:
     options: PredictionOptions
 
     def run(self, encoded: Encoded) -> Iterator[list[dict[str, Any]]]:
-        """The rows of each prompt: plain decoding, then the ways in rotating order."""
+        """Yield the rows of each prompt: plain decoding, then the ways in rotating order."""
         rng = np.random.default_rng(self.options.decoding.seed)
         settings = SamplingSettings(self.options.decoding.max_new_tokens)
         _finished(self.engine.generate(encoded[0][1], SamplingSettings(WARM_UP_TOKENS)))
@@ -209,7 +209,7 @@ def _summary(runs: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]]) ->
 
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
-    """The table; and the largest gap, where texts may differ by a near-tie."""
+    """Return the table. It names the largest gap if texts may differ at a near-tie."""
     summary = results["summary"]
     gap = max(each["largest_near_tie_gap"] for each in summary.values())
     parts: list[str | Table] = [Table(HEADERS, [_table_row(name, each) for name, each in summary.items()])]

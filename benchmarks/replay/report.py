@@ -17,11 +17,11 @@ from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.summary import DEPTHS, summarize
 
 LEAST_GAIN = 1.1
-"""A smaller speed-up is within the noise of most machines."""
+"""Least speed-up that counts as a gain. Smaller ones are within the noise of most machines."""
 ALONE = "prompt-lookup"
 """The drafter that needs no datastore."""
 FEW_TEXTS = 100
-"""With fewer texts, others may give another figure."""
+"""With fewer texts than this, the figure depends on the choice of texts."""
 
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def recorded_lengths(recordings: Sequence[Recording]) -> dict[str, float]:
 
 
 def results(name: str, nodes: int, replayed: Sequence[Replayed], seconds: float, planned: bool) -> list[dict[str, Any]]:
-    """Return a row for each group, and one for all recordings. ``seconds``: duration of the replay."""
+    """Return a row for each group, and a row for all recordings. ``seconds``: duration of the replay."""
     groups: dict[str, list[Replayed]] = {}
     for each in replayed:
         groups.setdefault(each.recording.group, []).append(each)
@@ -159,7 +159,7 @@ def _shares(shares: dict[str, float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The best replay of all, and what it means.
+    """The best replay, and the conclusion from it.
 
     Attributes:
         answer: yes, no, or perhaps. Without costs, a gain is possible but not known.
@@ -167,8 +167,8 @@ class Verdict:
         speed_up: the expected ratio to plain decoding; None without costs.
         mean_generated_length: M, which bounds the speed-up.
         reason: the cause, from the figures of this replay.
-        alone: the figure of prompt lookup, in the same unit; None if it was not replayed, or is the best.
-        texts, tokens: what the verdict rests on.
+        alone: prompt lookup's speed-up, or its M without costs. None if prompt lookup was not replayed, or is the best.
+        texts, tokens: the numbers of replayed texts and of their tokens.
     """
 
     answer: str
@@ -204,7 +204,7 @@ class Verdict:
 
 
 def judge(rows: Sequence[dict[str, Any]]) -> Verdict:
-    """The verdict on the rows of all replays, each over all recordings. With costs, all of them have a ``speed_up``."""
+    """Judge the rows of all replays, each over all recordings. With costs, every row has a ``speed_up``."""
     planned = "speed_up" in rows[0]
     figure = "speed_up" if planned else "mean_generated_length"
     best = max(rows, key=lambda row: float(row[figure]))

@@ -46,8 +46,8 @@ class ReplaySetting:
 def replay_all(setting: ReplaySetting, sizes: Sequence[int], names: Sequence[str]) -> tuple[Rows, Stop | None]:
     """Return the rows of all replays, and the point where Ctrl-C stopped them.
 
-    After Ctrl-C only complete replays count, because results over fewer recordings are not comparable. If the first
-    replay is incomplete, its finished recordings count. Raises KeyboardInterrupt if there are none.
+    After Ctrl-C only complete replays count, because results over fewer recordings are not comparable. If the first replay is
+    incomplete, its finished recordings count. Raises KeyboardInterrupt if no recording is finished.
     """
     with part_progress(len(sizes) * len(names) * len(setting.recordings), "texts of all replays") as done:
         replays, stop = keep(_replays(setting, sizes, names, done), len(sizes) * len(names), "replays", shown=False)
@@ -114,7 +114,7 @@ def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:
 
 
 def _load(setting: ReplaySetting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
-    """The untrained networks that drafter ``name`` needs."""
+    """Load the untrained networks that drafter ``name`` needs."""
     if setting.target is None:
         return []
     only = None if name == "hybrid" else name

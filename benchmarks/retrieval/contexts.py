@@ -51,7 +51,7 @@ def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArra
 def sample_seen(
     tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], queries: int, length: int, depth: int, seed: int
 ) -> ContextSet:
-    """Sample ``queries`` windows of ``length`` tokens, uniformly over all places of the corpus that allow them."""
+    """Sample ``queries`` windows of ``length`` tokens, uniformly over all possible places in the corpus."""
     contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
     return ContextSet("seen", f"{length} tokens from the corpus, uniform over its tokens", contexts, continuations)
 
@@ -97,7 +97,7 @@ def read_texts(path: Path) -> list[str]:
 
     Raises:
         NotFound: the file is missing.
-        InvalidArgument: a row has neither.
+        InvalidArgument: a row has neither text nor messages.
     """
     try:
         raw = path.read_text(encoding="utf-8", errors="replace")

@@ -1,9 +1,9 @@
 """Wraps the published ``draftretriever`` package (versions 0.1.0 and 0.1.1) for comparisons.
 
-The suffix array of the same name in the REST repository is other code. The package stores statistics of short token
-runs and samples a tree by random search. Only the last two tokens of a context have an effect. The package returns no
-counts, and repeated queries give different answers. A context of one token without a match ends the
-process. Memory grows with every new context.
+This is not the suffix array that the REST repository has under the same name. The package stores statistics of short token runs.
+It samples a tree by random search. Only the last two tokens of a context have an effect. The package returns no counts, and
+repeated queries give different answers. A context of one token without a match ends the process. Memory grows with every new
+context.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def open_writer(index: str, vocab_size: int) -> Any:
 
 
 def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
-    """Return the nodes of the tree with ``paths``; each node is its path."""
+    """Return the nodes of the tree with ``paths``. A node is represented by its path from the root."""
     whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
     return {path[:depth] for path in whole for depth in range(1, len(path) + 1)}
 

@@ -46,7 +46,7 @@ def measure_retrieval(options: RetrievalBenchOptions) -> dict[str, Any]:
     with open_datastore(path) as store:
         opened = grown_memory(before)
         results: dict[str, Any] = {"datastore": _facts(store), "draftretriever_index": built}
-        for each in sets:  # this loads all pages that the queries need, so that they count as Suffolk's memory
+        for each in sets:  # this loads all pages that the queries need. The pages then count as Suffolk's memory
             time_rounds(_calls(store, options), each.first(options.called).contexts, 0, options.seed)
         memory = {"suffolk": {"opened": opened, "asked": grown_memory(before)}}
         before = resident_memory()
@@ -64,7 +64,7 @@ def measure_retrieval(options: RetrievalBenchOptions) -> dict[str, Any]:
 
 
 def _prepare(path: Path, options: RetrievalBenchOptions) -> tuple[list[ContextSet], CorpusScan]:
-    """Return contexts and the whole corpus. The datastore is closed again, so that its pages do not count."""
+    """Return contexts and the whole corpus. The datastore is closed again, because its pages must not count as memory."""
     with open_datastore(path) as store:
         tokens, starts = join_documents(store)
         size, depth = options.context, options.max_depth

@@ -104,7 +104,7 @@ def check_counts(
 def compare_trees(
     store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalBenchOptions
 ) -> dict[str, Any]:
-    """Return mean match length, tree size and accepted length over all contexts, and the same for draftretriever."""
+    """Return the mean match length, tree size and accepted length over all contexts, for Suffolk and for draftretriever."""
     trees = [
         store.draft(context, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for context in each.contexts
@@ -128,8 +128,8 @@ def compare_trees(
 def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
     """Return statistics of draftretriever's trees, and three measures of their errors.
 
-    These measures are the share of repeated queries with another answer, the number of context tokens that the package
-    uses, and the share of nodes that never occur in the corpus.
+    The errors are measured by the share of repeated queries with a different answer, by the number of context tokens that the
+    package uses, and by the share of nodes that never occur in the corpus.
     """
     trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]

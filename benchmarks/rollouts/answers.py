@@ -1,4 +1,4 @@
-"""Settings of the measurement of rollouts, and the plain answers to each prompt in each epoch, sampled once and kept in a file."""
+"""Settings of the measurement of rollouts. Plain answers to each prompt in each epoch, sampled once and kept in a file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RolloutOptions(Epochs):
 
 @dataclass(slots=True)
 class AnswerFile:
-    """Sampled answers, as lines of JSON. The key of an answer has everything that it depends on.
+    """Sampled answers, as lines of JSON. The key of an answer holds everything that the answer depends on.
 
     A run that was stopped samples only the missing answers when it starts again.
 
@@ -65,7 +65,7 @@ class AnswerFile:
                 raise Corruption(f"answers {self.path}, line {number}: {error}; delete the file") from error
 
     def find(self, key: list[Any], sample: Callable[[], Answers]) -> Answers:
-        """The answers of ``key``. Missing ones come from ``sample``, and are kept."""
+        """Return the answers of ``key``. Missing answers come from ``sample``, and are kept."""
         text = hashlib.sha256(json.dumps(key).encode()).hexdigest()
         if text not in self._rows:
             self._rows[text] = sample()
@@ -76,7 +76,7 @@ class AnswerFile:
 
 
 def settings_of(options: RolloutOptions, epoch: int, place: int) -> list[SamplingSettings]:
-    """The settings of each answer to the prompt at ``place``, each with a seed of its own."""
+    """Return the settings of each answer to the prompt at ``place``, each with its own seed."""
     first = ((options.decoding.seed * 1000 + epoch) * 100_000 + place) * options.samples
     settings = replace(options.decoding.settings, temperature=options.temperatures[epoch])
     return [replace(settings, seed=first + sample) for sample in range(options.samples)]
@@ -85,7 +85,7 @@ def settings_of(options: RolloutOptions, epoch: int, place: int) -> list[Samplin
 def plain_answers(
     options: RolloutOptions, target: Target, encoded: Encoded, epoch: int, file: AnswerFile
 ) -> Iterator[Answers]:
-    """The plain answers of ``target`` to each prompt in ``epoch``. ``options.decoding.model`` is its name in ``file``."""
+    """Return the plain answers of ``target`` to each prompt in ``epoch``. Its name in ``file`` is ``options.decoding.model``."""
     longest = max(len(ids) for _, ids in encoded) + options.decoding.max_new_tokens + 1
     with Engine(target, slots=options.samples, capacity=longest, queue=0) as engine:
         for place, (_, ids) in enumerate(encoded):

@@ -1,5 +1,7 @@
-"""Decodes the answers of an epoch: by the clock, or along known answers in counted time. Other programs do not change counted
-time."""
+"""Decodes the answers of an epoch, by the clock or along known answers in counted time.
+
+Counted time adds the stored costs of passes and the processor time of all other code. Other programs do not change it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class Job:
 
 
 Learn: TypeAlias = Callable[[str, list[list[int]]], None]
-"""Called with a prompt's name and its answers that have just ended."""
+"""Called with a prompt's name and those of its answers that have just ended."""
 
 
 class Decoder(Protocol):
@@ -58,7 +60,7 @@ class Decoder(Protocol):
         ...
 
     def decode(self, way: str, jobs: Sequence[Job], known: Answers, learn: Learn) -> list[Request]:
-        """The ended requests. ``known``: the plain answers of the jobs; empty if they are not known."""
+        """Decode ``jobs`` and return the ended requests. ``known``: the jobs' plain answers; empty if they are not known."""
         ...
 
 
@@ -66,7 +68,7 @@ class EngineDecoder:
     """Decodes with an engine, by the clock."""
 
     def __init__(self, engine: Engine, max_nodes: int) -> None:
-        """``engine`` has a queue for all jobs of an epoch; the caller closes it."""
+        """``engine`` has a queue for all jobs of an epoch. The caller closes the engine."""
         self._engine, self._max_nodes = engine, max_nodes
 
     def clock(self) -> AbstractContextManager[None]:
@@ -130,25 +132,25 @@ class CountedDecoder:
 class CountedPasses:
     """Replaces the passes of a target and its sampling above temperature 0. Not thread-safe.
 
-    A pass takes its cost in ``costs``, and each sampled row its measured time. All other code runs as always, and takes the
-    processor time of its thread.
+    A pass counts as its cost in ``costs``, and each sampled row as its measured time. All other code runs normally, and counts as
+    the processor time of its thread.
 
     Attributes:
-        texts: int64[n] by slot, the prompt and the answer of the request in it.
+        texts: for each slot int64[n], the prompt and the answer of the slot's request.
         row_seconds: seconds to sample one row.
     """
 
     def __init__(self, target: Target, costs: CostModel) -> None:
-        """``costs``: the corrections of a planner do not change them."""
+        """``costs``: times of passes, without a planner's corrections."""
         self.texts: dict[int, npt.NDArray[np.int64]] = {}
         self.row_seconds = _row_seconds(target)
         self._costs = costs.copy()
         self._read_clock = time.thread_time
-        self._counted = 0.0  # seconds of passes, without the processor time that replacing them took
+        self._counted = 0.0  # seconds of the replaced passes, minus the processor time of replacing them
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Inside the block targets generate the known texts, and ``time.perf_counter`` counts their passes."""
+        """Inside the block, targets generate the known texts, and ``time.perf_counter`` returns counted time."""
         with (
             patch.object(Target, "forward", self._forward),
             patch.object(Sampler, "sample", _known_tokens),
@@ -162,7 +164,7 @@ class CountedPasses:
     def _forward(
         self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], *_: object
     ) -> PassResult:
-        """A result whose logits float64[wanted rows, 1] are the known next tokens."""
+        """Return a result whose logits float64[wanted rows, 1] are the known next tokens."""
         begin = self._read_clock()
         tokens = np.concatenate([self._following(cache, *each) for each in zip(slots, layouts, wanted, strict=True)])
         rows, context = sum(map(len, layouts)), float(cache.lengths[list(slots)].mean())
@@ -171,7 +173,7 @@ class CountedPasses:
         return PassResult(torch.from_numpy(tokens.astype(np.float64))[:, None], None)
 
     def _following(self, cache: KVCache, slot: int, layout: TreeLayout, wanted: int) -> npt.NDArray[np.int64]:
-        """The known tokens after the last ``wanted`` rows. After the end of the text, its last token is repeated."""
+        """Return the known tokens after the last ``wanted`` rows. After the end of the text, its last token is repeated."""
         text = self.texts[slot]
         places = cache.lengths[slot] + layout.depths[len(layout) - wanted :] + 1
         following: npt.NDArray[np.int64] = text[np.minimum(places, len(text) - 1)]
@@ -179,12 +181,12 @@ class CountedPasses:
 
 
 def _known_tokens(sampler: Sampler, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-    """Stands for ``Sampler.sample``."""
+    """Return the known tokens, in place of ``Sampler.sample``."""
     return logits[:, 0].to(torch.int64)
 
 
 def _row_seconds(target: Target) -> float:
-    """The least of several times to sample a row, each at a new position."""
+    """Measure the time to sample a row: the least of several times, each at a new position."""
     sampler = Sampler(SamplingSettings(_TIMED_ROWS, 1.0), target.vocab_size, target.device)
     logits = torch.zeros((1, target.vocab_size), dtype=target.dtype, device=target.device)
     times = []

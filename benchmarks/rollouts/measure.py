@@ -44,8 +44,8 @@ def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
     All answers of an epoch are queued, prompt by prompt; ``options.samples`` of them run at once. All methods generate the same
-    answers, because a seed belongs to an answer and drafts do not change the text. Each method has its own drafter, budget and
-    memory, which begins empty.
+    answers, because each answer has its own seed and drafts do not change the text. Each method has its own drafter, its own
+    budget, and its own memory, which begins empty.
 
     With ``options.answers``, the answers are sampled once by plain decoding. The methods then draft along them, and a pass takes
     its stored cost instead of its real time.
@@ -86,7 +86,7 @@ def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Epochs:
-    """The epochs of all methods. ``known``: by epoch, the answers that are known beforehand, in the order of ``_jobs``."""
+    """The epochs of all methods. ``known``: for each epoch, the answers that are known beforehand, in the order of ``_jobs``."""
 
     decoder: Decoder
     memories: dict[str, Memory]
@@ -96,11 +96,11 @@ class _Epochs:
 
     @property
     def measured(self) -> range:
-        """The epochs that are measured: without the first one if another model wrote it."""
+        """Return the measured epochs: all, or all but the first if another model wrote the first."""
         return range(int(self.options.earlier_model is not None), len(self.options.temperatures))
 
     def run(self) -> Iterator[list[dict[str, Any]]]:
-        """The rows of each epoch, one for each way. The ways run in rotating order."""
+        """Yield the rows of each epoch, one row for each method. The methods run in rotating order."""
         for epoch in range(len(self.options.temperatures)):
             if epoch in self.measured:
                 rows: list[dict[str, Any]] = []
@@ -119,7 +119,7 @@ class _Epochs:
                 memory.end_epoch()
 
     def _jobs(self, epoch: int) -> list[Job]:
-        """All answers of an epoch: prompt by prompt, the samples of each."""
+        """Return a job for each answer of an epoch. All samples of a prompt come before the next prompt."""
         return [
             Job(ids, prompt.name, settings)
             for place, (prompt, ids) in enumerate(self.encoded)
@@ -127,7 +127,7 @@ class _Epochs:
         ]
 
     def _decode(self, way: str, epoch: int) -> tuple[dict[str, Any], Answers]:
-        """Generate an epoch's answers with one method, which keeps each answer when it ends. The time includes the keeping."""
+        """Generate an epoch's answers with one method. Its memory keeps each answer when it ends. The time includes this."""
         memory = self.memories[way]
         with self.decoder.clock():
             kept, begin = memory.seconds, time.perf_counter()
@@ -149,7 +149,7 @@ class _Epochs:
 
 
 def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) -> dict[int, Answers]:
-    """By epoch, the answers that are known before the methods run: the earlier model's, and with a file all others."""
+    """Map epochs to the answers known before the methods run: an earlier model's answers, and with a file all others."""
     file, epochs, known = AnswerFile(options.answers), range(len(options.temperatures)), dict[int, Answers]()
     if options.earlier_model:
         decoding = replace(options.decoding, model=options.earlier_model)
@@ -172,7 +172,7 @@ def _flat(answers: Iterable[Answers]) -> Answers:
 
 
 def summarize(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each epoch and way, epochs in order, plain decoding first."""
+    """Return one row for each epoch and method. Epochs are in order, and plain decoding comes first."""
     plain = {row["epoch"]: _rate(row) for row in rows if row["way"] == PLAIN}
     ordered = sorted(rows, key=lambda row: (row["epoch"], row["way"] != PLAIN))
     return [_summary(row, plain[row["epoch"]]) for row in ordered]

@@ -1,4 +1,4 @@
-"""What each method keeps of the answers so far, and the drafter that reads it."""
+"""Memories of the answers so far, one class for each method, with the drafters that read them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 
 SOURCE = 1 << 30
 _DEPTH = 24
-"""Depth of its trees, in tokens: the depth that vLLM sets for its method ``suffix``."""
+"""Depth of Arctic's trees, in tokens: the depth that vLLM sets for its method ``suffix``."""
 
 
 class Memory:
-    """The answers that one method keeps: here none, as for plain decoding and prompt lookup.
+    """The answers that one method keeps. This base class keeps none; plain decoding and prompt lookup use it.
 
     Attributes:
         drafter: None for plain decoding.
@@ -54,7 +54,7 @@ class LiveMemory(Memory):
     """A live store. An answer is appended to the group of its prompt as soon as it ends, and is found by all later prompts."""
 
     def __init__(self, folder: Path, vocab_size: int, kind: str, alone: bool = False) -> None:
-        """``kind``: the registry's name of the drafter, datastore or hybrid. ``alone``: it searches only the prompt's own group."""
+        """``kind``: the drafter's name, datastore or hybrid. ``alone``: whether to search only the prompt's own group."""
         self._store = create_live_store(folder, vocab_size=vocab_size, settings=LiveSettings())
         searched = GroupAlone(self._store) if alone else self._store
         super().__init__(make_drafter(kind, vocab_size, [searched], LIMITS))
@@ -67,7 +67,7 @@ class LiveMemory(Memory):
 
 
 class PromptTrees(LiveMemory):
-    """One index for each prompt, replaced at the end of an epoch by the epoch's answers, and searched for that prompt alone.
+    """One index for each prompt, searched for this prompt alone. At an epoch's end, it is rebuilt from the epoch's answers.
 
     This is the design of HistoSpec (RhymeRL, arXiv 2508.18588): a suffix tree for each prompt, built from the previous epoch.
     """
@@ -89,7 +89,7 @@ class PromptTrees(LiveMemory):
 
 
 class GroupAlone(StoreView):
-    """Searches only the group of each context."""
+    """A source that searches only the group of each context."""
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         return self._store.find_matches(query._replace(scope="group"))
@@ -101,7 +101,7 @@ class GroupAlone(StoreView):
 
 
 def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:
-    """The empty memory of ``method``, one of ``METHODS``, or of plain decoding.
+    """Create the empty memory of ``method``, one of ``METHODS``, or of plain decoding.
 
     Raises:
         Unsupported: the method needs a package that is not installed.
@@ -144,7 +144,7 @@ class ArcticDrafter:
                 "method 'arctic' needs the package arctic-inference; run 'make arctic', or leave the method out"
             ) from error
         self.cache: Any = package.SuffixDecodingCache(max_tree_depth=_DEPTH)
-        self._read: dict[int, int] = {}  # tokens of each request that the cache has
+        self._read: dict[int, int] = {}  # number of tokens of each request that the cache already holds
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
@@ -182,7 +182,7 @@ class ArcticDrafter:
 
 
 def _tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float]) -> DraftTree:
-    """The tree with its nodes in falling order of score; parents stay before their children."""
+    """Return the tree with its nodes in falling order of score. Parents stay before their children."""
     order = np.argsort(-np.asarray(scores, np.float64), kind="stable")
     places = np.empty(len(order) + 1, np.int32)
     places[order] = np.arange(len(order), dtype=np.int32)

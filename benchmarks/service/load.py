@@ -1,4 +1,4 @@
-"""Clients that load a draft service: one at a time, many in a closed loop, or at a fixed rate, each side on a core of its own."""
+"""Loads a draft service with clients: one at a time, many in a closed loop, or at a fixed rate. Each side has its own core."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
 
 @contextlib.contextmanager
 def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
-    """As ``served``, but yield the URL and the id of the server's process.
+    """Start the server like ``served``. Yield its URL and the id of its process.
 
     Args:
         command: command of another server that prints the same line when it is ready.
@@ -83,7 +83,7 @@ CHANNELS = 4
 
 @dataclass(slots=True)
 class Load:
-    """What clients saw.
+    """Results of the clients' calls.
 
     Attributes:
         seconds: duration.
@@ -100,12 +100,12 @@ class Load:
 
 
 def run_closed(target: str, requests: Sequence[bytes], clients: int, seconds: float, deadline: float) -> Load:
-    """Each of ``clients`` sends its next call when the last one has ended; after a refusal, RETRY_SECONDS later."""
+    """Let each of ``clients`` send its next call when its last call has ended, or RETRY_SECONDS after a refusal."""
     return asyncio.run(_run(target, requests, deadline, seconds, partial(_by_clients, clients)))
 
 
 def run_open(target: str, requests: Sequence[bytes], rate: float, seconds: float, deadline: float) -> Load:
-    """Send ``rate`` calls a second, whether or not earlier ones have ended. Refused calls are not repeated."""
+    """Send ``rate`` calls a second, whether or not earlier calls have ended. Refused calls are not repeated."""
     return asyncio.run(_run(target, requests, deadline, seconds, partial(_at_rate, rate)))
 
 
@@ -116,7 +116,7 @@ async def _run(
     seconds: float,
     send: Callable[[_Calls, float], Awaitable[None]],
 ) -> Load:
-    """What the calls saw that ``send`` makes until ``seconds`` from now."""
+    """Let ``send`` make calls for ``seconds``, and return the results of the calls."""
     channels = [grpc.aio.insecure_channel(target, [("suffolk.channel", n)]) for n in range(CHANNELS)]
     await _Calls(channels, requests, deadline).connect()
     calls = _Calls(channels, requests, deadline)
@@ -155,7 +155,7 @@ class _Calls:
     """Calls over ``channels`` in turn, each with the next of ``requests``.
 
     Attributes:
-        load: what these calls saw.
+        load: results of these calls.
     """
 
     def __init__(self, channels: Sequence[grpc.aio.Channel], requests: Sequence[bytes], deadline: float) -> None:
@@ -163,7 +163,7 @@ class _Calls:
         self._requests = requests
         self._deadline = deadline
         self._numbers = count()
-        # The drafts stay bytes, so that clients cost little.
+        # The drafts are not decoded, because clients must cost little.
         self._drafts: list[Any] = [channel.unary_unary(METHOD) for channel in channels]
 
     async def connect(self) -> None:
@@ -194,7 +194,7 @@ class _Calls:
 
 @contextmanager
 def on_core(place: int) -> Iterator[bool]:
-    """Run this thread, and the threads and processes that it starts in the block, on the allowed core number ``place``.
+    """Run this thread on the allowed core number ``place``, with all threads and processes that it starts in the block.
 
     Yields False, and changes nothing, if there are too few cores.
     """

@@ -1,4 +1,4 @@
-"""Measures a draft service: latency, calls a second and processor time at both ends, and how it behaves when overloaded."""
+"""Measures a draft service: latency, calls a second, processor time at both ends, and behaviour under overload."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def measure_service(options: ServiceOptions) -> dict[str, Any]:
 
 
 def _one_by_one(url: str, server: int, contexts: Sequence[Any], size: int, options: ServiceOptions) -> dict[str, Any]:
-    """Calls of the client that drafters use, one after another."""
+    """Measure calls one after another, with the client that drafters use."""
     with connect(url, 10.0) as remote:
         batches = [
             [contexts[(place * size + at) % len(contexts)] for at in range(size)] for place in range(options.calls)
@@ -126,7 +126,7 @@ def _loaded(server: int, run: Any) -> dict[str, Any]:
 
 
 def draft_request(contexts: Sequence[Any], max_match: int, max_nodes: int) -> bytes:
-    """The message of a call."""
+    """Return the message of a call."""
     return draft_pb2.DraftRequest(
         max_match=max_match,
         max_depth=MAX_DEPTH,
@@ -136,7 +136,7 @@ def draft_request(contexts: Sequence[Any], max_match: int, max_nodes: int) -> by
 
 
 def cpu_seconds(process: int) -> float:
-    """Processor time of a process so far."""
+    """Return the processor time of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Measures the cost of a worker's transports: one engine is called in turn in its own process, over gRPC and over HTTP."""
+"""Measures the cost of a worker's transports. One engine is called in turn in its own process, over gRPC and over HTTP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class TransportRun:
-    """A run of one transport with one number of streams and one drafter. ``cpu_seconds``: of the engine's process."""
+    """A run of one transport with one number of streams and one drafter. ``cpu_seconds``: CPU time of the engine's process."""
 
     round: int
     streams: int
@@ -124,7 +124,7 @@ def measure_worker(options: DecodingOptions, streams: Sequence[int]) -> dict[str
 def _turns(
     server: WorkerServer, prompts: Sequence[list[int]], streams: Sequence[int], options: DecodingOptions
 ) -> Iterator[list[TransportRun]]:
-    """For each round, number of streams and drafter, after one warm-up: the run of every transport, in alternating order."""
+    """Yield the run of every transport, for each round, number of streams and drafter. Transports alternate."""
     with tempfile.TemporaryDirectory() as folder:
 
         def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
@@ -173,7 +173,7 @@ def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
 
 
 def _summary(runs: Sequence[TransportRun]) -> dict[str, dict[str, Any]]:
-    """The numbers of each transport."""
+    """Summarise the runs of each transport."""
     ways = {name: [run for run in runs if run.transport == name] for name in TRANSPORTS}
     engine = ways[ENGINE]
     return {name: _figures(found, engine) for name, found in ways.items()}

@@ -1,7 +1,7 @@
-"""Requests to a worker over each transport, as its clients send them. Loads no torch.
+"""Sends requests to a worker over each transport, as the worker's clients do. Loads no torch.
 
-``python -m`` this FILE sends requests from a process of its own. FILE holds the fields of ``WorkerRequests`` as JSON. It prints one
-JSON line: the fields of ``StreamRun``.
+``python -m`` this FILE sends requests from a separate process. FILE holds the fields of ``WorkerRequests`` as JSON. The process
+prints one JSON line: the fields of ``StreamRun``.
 """
 
 from __future__ import annotations
@@ -81,20 +81,20 @@ class Stopwatch:
             self._first = time.perf_counter() - self._begin
 
     def answer(self, text: str, tokens: int) -> StreamedAnswer:
-        """The answer, which has ended."""
+        """Return the ended answer."""
         return StreamedAnswer(text, tokens, self._first, time.perf_counter() - self._begin)
 
 
 ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTTP, whole"
 TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)
-"""Ways to the same engine. The first is a call in its process."""
+"""Transports to the same engine. The first is a call in the engine's process."""
 _TIMEOUT = 600
 """Seconds without a byte after which a request fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequests:
-    """The requests of one run, and where they go.
+    """The requests of one run, and their destination.
 
     Attributes:
         transport: one of ``TRANSPORTS`` except the first.
@@ -130,7 +130,7 @@ class WorkerRequests:
 
 
 def asking(requests: WorkerRequests) -> Ask:
-    """A function that sends one of the ``requests``. Over HTTP every calling thread has its own connection."""
+    """Return a function that sends one of the ``requests``. Over HTTP every calling thread has its own connection."""
     if requests.transport == GRPC:
         return _ask_grpc(requests)
     if requests.transport in (HTTP_STREAM, HTTP_WHOLE):
@@ -139,7 +139,7 @@ def asking(requests: WorkerRequests) -> Ask:
 
 
 def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:
-    """Generate with ``decoder``, in this process or behind gRPC, and time the tokens as they come."""
+    """Generate with ``decoder``, in this process or over gRPC. Time the tokens as they come."""
     watch, texts = Stopwatch(), []
     generation = decoder.generate(prompt, SamplingSettings(**requests.sampling), requests.drafter, requests.max_nodes)
     for step in generation:

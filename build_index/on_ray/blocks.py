@@ -1,4 +1,4 @@
-"""Reads and tokenizes on a cluster. Blocks come in the order of the inputs, and few of them are in flight."""
+"""Reads and tokenizes blocks on a cluster. Blocks arrive in the order of the inputs. Few blocks are in flight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from suffolk.datastore.file_systems import is_storage_url
 READERS = 8
 """The most units that are read at the same time."""
 BLOCKS_AHEAD = 8
-"""The most blocks that a reader is ahead. Then it waits."""
+"""The most blocks that a reader reads ahead before it waits."""
 BLOCKS_PER_CORE = 3
 """Blocks in flight for each core."""
 
@@ -36,8 +36,8 @@ class EncodedReference:
 
     Attributes:
         block: reference to the ``EncodedBlock``.
-        facts: what is known of it.
-        place: where it ends in the inputs.
+        facts: numbers of the block.
+        place: where the block ends in the inputs.
     """
 
     block: Any
@@ -47,7 +47,7 @@ class EncodedReference:
 
 @dataclass(slots=True)
 class BlockSource:
-    """Encodes the blocks of ``inputs`` from ``start`` on. For one thread. ``wait`` waits until an object is there."""
+    """Encodes the blocks of ``inputs`` from ``start`` on. For one thread. ``wait`` waits until an object exists."""
 
     inputs: Inputs
     options: BuildOptions
@@ -58,7 +58,7 @@ class BlockSource:
     wait: Callable[[Any], None]
 
     def blocks(self) -> Iterator[EncodedReference]:
-        """The encoded blocks in order. In flight are ``BLOCKS_PER_CORE`` of each core, and the readers' blocks.
+        """Yield the encoded blocks in order. ``BLOCKS_PER_CORE`` blocks for each core are in flight, and the readers' blocks.
 
         Raises:
             Lost, SuffolkError: as ``ray_errors``.
@@ -69,7 +69,7 @@ class BlockSource:
         for payload, place in self._read():
             block, facts = encode.remote(build, setup, payload)
             waiting.append((block, facts, place))
-            del payload, block  # the tasks keep them
+            del payload, block  # the tasks keep these objects alive
             if len(waiting) >= BLOCKS_PER_CORE * self.cluster.cores:
                 yield self._take(*waiting.popleft())
         while waiting:
@@ -80,7 +80,7 @@ class BlockSource:
         return EncodedReference(block, ray.get(facts), place)
 
     def _read(self) -> Iterator[tuple[Any, Place]]:
-        """References to the contents of blocks, and their places in the inputs."""
+        """Yield references to the contents of blocks, and the blocks' places in the inputs."""
         units = cut_units(self.inputs, self.start)
         running = deque((unit, self._begin(unit)) for unit in islice(units, min(READERS, self.cluster.cores + 1)))
         while running:
@@ -95,11 +95,11 @@ class BlockSource:
             running.extend((each, self._begin(each)) for each in islice(units, 1))
 
     def _begin(self, unit: Unit) -> Any:
-        """Start to read a unit. Files on the disk of this machine are read here, and others anywhere."""
+        """Start to read a unit. Files on this machine's disk are read on this machine, and other files on any node."""
         local = any(not is_storage_url(file.path) for file in unit.files)
         node: Any = NodeAffinitySchedulingStrategy(self.cluster.this_node, soft=False) if local else "SPREAD"
         reader = ray.remote(read_unit).options(
-            num_cpus=0,  # it may wait, and must not keep a core from the tasks that it waits for
+            num_cpus=0,  # a waiting reader must not hold a core that the encoding tasks need
             num_returns="streaming",
             _generator_backpressure_num_objects=2 * BLOCKS_AHEAD,
             max_retries=0,

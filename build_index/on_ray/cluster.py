@@ -21,7 +21,7 @@ from suffolk.datastore.errors import Field, PermissionDenied, ResourceExhausted,
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder, which is removed at the end. It is locked, so that ``remove_stale`` leaves it alone."""
+    """Yield a new folder, which is removed at the end. It is locked, so ``remove_stale`` does not remove it."""
     with _locked(_base()):
         folder = Path(tempfile.mkdtemp(dir=_base()))
         held = _open_locked(folder, fcntl.LOCK_EX)
@@ -33,22 +33,22 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_stale() -> Path:
-    """Remove the folders of killed tasks. Returns the folder in which they were."""
+    """Remove the folders of killed tasks. Returns the parent of these folders."""
     with _locked(_base()):
         for folder in _base().iterdir():
             if folder.is_symlink() or not folder.is_dir():
-                continue  # no task made it
+                continue  # no task created this folder
             try:
                 held = _open_locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                continue  # its task runs
+                continue  # the folder's task still runs
             shutil.rmtree(folder, ignore_errors=True)
             os.close(held)
     return _base()
 
 
 def _base() -> Path:
-    """The folder of all tasks of this user. Raises PermissionDenied: other users can change it."""
+    """The folder of all tasks of this user. Raises PermissionDenied if other users can change the folder."""
     folder = Path(tempfile.gettempdir(), f"suffolk-build-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -71,7 +71,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _open_locked(folder: Path, kind: int) -> int:
-    """Lock a folder until the returned descriptor is closed. The system does that when the process ends."""
+    """Lock a folder until the returned descriptor is closed. The system closes it when the process ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, kind)
@@ -83,7 +83,7 @@ def _open_locked(folder: Path, kind: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where a node keeps temporary files. ``free_bytes``: free space in ``folder``."""
+    """The folder of a node's temporary files. ``free_bytes``: free space in ``folder``."""
 
     folder: str
     free_bytes: int
@@ -112,7 +112,7 @@ def find_cluster(task_memory: int, task_disk: int) -> Cluster:
 
     Raises:
         ResourceExhausted: a node has too little disk, or no node has the memory.
-        Unavailable: no node has a core. Others as ``ask_nodes``.
+        Unavailable: no node has a core. Other errors as ``ask_nodes``.
     """
     nodes = ask_nodes(dict.fromkeys(working_nodes(), find_scratch))
     if not nodes:
@@ -145,6 +145,6 @@ def working_nodes() -> list[RayNode]:
 
 
 def find_scratch() -> Scratch:
-    """Runs on a node: removes the temporary files of killed tasks, and returns where this node keeps its own."""
+    """Runs on a node. Remove the temporary files of killed tasks, and return the folder of this node's temporary files."""
     folder = remove_stale()
     return Scratch(str(folder), shutil.disk_usage(folder).free)

@@ -29,21 +29,22 @@ LOST = (
     errors.ObjectLostError,
     errors.OutOfMemoryError,
     errors.TaskCancelledError,
-    errors.TaskUnschedulableError,  # the node to which a task is bound has ended
+    errors.TaskUnschedulableError,  # a task is bound to a node that has ended
 )
 
 
 @contextmanager
 def connected(address: str, threads: int = 0) -> Iterator[None]:
-    """A connection to the cluster at ``address``. At the end the tasks of this process are ended.
+    """Connect to the cluster at ``address`` for the time of the context. At its end, the tasks of this process are ended.
 
     Args:
-        address: "local" starts a cluster of this machine alone, for the time of the context; "auto" is the running cluster.
+        address: "local" starts a cluster of this machine alone, for the time of the context. "auto" is the running cluster.
         threads: cores of a local cluster; 0: all.
 
     Raises:
         InvalidArgument: ``address`` has a wrong form.
-        Unavailable: there is no cluster. Unsupported: it has another version of Ray or Python.
+        Unavailable: there is no cluster.
+        Unsupported: the cluster has another version of Ray or Python.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {"include_dashboard": False, "num_cpus": threads or None} if address == "local" else {}
@@ -59,7 +60,7 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
             f": {address}: {problem}; run 'ray start --head' on one machine, and "
             "'ray start --address=HEAD:6379' on every other machine, this one included",
         ) from error
-    except RuntimeError as error:  # Ray raises it if versions differ
+    except RuntimeError as error:  # Ray raises this error if versions differ
         raise Unsupported(
             Field("ray"), f": {address}: {short(error)}; use the same versions on all machines"
         ) from error
@@ -92,11 +93,11 @@ class Lost(Exception):
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Raises the error of a task as the task raised it.
+    """Unwraps errors of Ray: the error of a task is raised as the task raised it.
 
     Raises:
         Lost: a node or a process ended.
-        Internal: a task failed by an unknown error.
+        Internal: a task failed with an unknown error.
         ResourceExhausted, Unavailable: the cluster cannot go on.
     """
     try:

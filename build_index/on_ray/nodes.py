@@ -15,7 +15,7 @@ from suffolk.datastore.errors import Internal, SuffolkError, Unavailable, Unsupp
 from suffolk.datastore.version import __version__
 
 CHECK_SECONDS = 60.0
-"""Time in which every node must start a process and answer."""
+"""Seconds within which every node must start a process and answer."""
 T = TypeVar("T")
 
 
@@ -26,7 +26,7 @@ class RayNode:
     Attributes:
         name: Ray's node name, by default the address.
         host: the address.
-        cores, memory: what Ray may reserve there; memory in bytes.
+        cores, memory: cores and bytes of memory that Ray may reserve on the machine.
     """
 
     id: str
@@ -55,8 +55,9 @@ def ask_nodes(asked: Mapping[RayNode, Callable[[], T]]) -> dict[RayNode, T]:
     """Call a function on each node, all at the same time. Returns the answers.
 
     Raises:
-        Unsupported: a node has other versions of Suffolk, Ray or Python, lacks Suffolk, or its function fails.
-        Unavailable: a node does not answer. Lost: one ended meanwhile.
+        Unsupported: a node has other versions of Suffolk, Ray or Python, lacks Suffolk, or the function fails on it.
+        Unavailable: a node does not answer.
+        Lost: a node ended meanwhile.
     """
     task: Any = ray.remote(_answer).options
     answers = {
@@ -74,7 +75,7 @@ def versions() -> dict[str, str]:
 
 
 def require_same(node: RayNode, found: Mapping[str, str]) -> None:
-    """Raises Unsupported: ``found``, the versions on ``node``, differ from the versions here."""
+    """Raise Unsupported if ``found``, the versions on ``node``, differ from the versions on this machine."""
     for name, here in versions().items():
         if found[name] != here:
             raise Unsupported(

@@ -1,4 +1,4 @@
-"""Makes the segments of a build on a Ray cluster. This process is the coordinator, and handles no text."""
+"""Makes the segments of a build on a Ray cluster. This process is the coordinator. It handles no text."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from suffolk.datastore.segment import token_dtype
 SORT_CORES = 4
 """The most cores of a sorting task."""
 ATTEMPTS = 5
-"""A build ends after this many losses without a new segment."""
+"""A build fails after this many losses of nodes or processes without a new segment."""
 WAIT_SECONDS = 10.0
 
 
 def make_segments(address: str, url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
     """Make the missing segments on the cluster at ``address``. See ``SegmentMaker``, ``on_ray`` and ``connected``.
 
-    After the loss of a node or process, the segments that are not here yet are made again.
+    After the loss of a node or process, all segments that this process has not received are made again.
 
     Raises:
-        Unavailable: nodes are lost again and again. Others as ``connected``, ``find_cluster`` and the tasks.
+        Unavailable: nodes are lost again and again. Other errors as ``connected``, ``find_cluster`` and the tasks.
     """
     losses = 0
     while True:
@@ -71,7 +71,7 @@ def _make(url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeS
 
 
 def task_memory(tokens: int, width: int) -> int:
-    """Bytes of memory of a task that sorts ``tokens`` of ``width`` bytes; the tasks that tokenize take WORKER_BYTES."""
+    """Bytes of memory of a task that sorts ``tokens`` of ``width`` bytes. Tokenizing tasks take WORKER_BYTES."""
     return int(segment_bytes(tokens, width) + WORKER_BYTES)
 
 
@@ -140,14 +140,14 @@ class _Work:
         gatherer.sort_seconds += time.monotonic() - begin
 
     def _finished_now(self) -> BuildCounts:
-        """The totals of the segments that this run of the command finished."""
+        """The totals of the segments finished in this run of the command."""
         counts = BuildCounts()
         for segment in self.state.finished[self.state.resumed :]:
             counts.add(segment.counts)
         return counts
 
     def _gather(self, blocks: Iterator[EncodedReference]) -> Iterator[_Gathering]:
-        """Segments of whole blocks, as ``Gatherer`` makes them."""
+        """Yield segments of whole blocks, as ``Gatherer`` makes them."""
         gathering = _Gathering()
         for block in blocks:
             gathering.add(block)
@@ -179,7 +179,7 @@ class _Work:
         return min(self.gatherer.options.threads or SORT_CORES, SORT_CORES, self.cluster.node_cores)
 
     def _receive(self) -> None:
-        """Add the oldest segment to the journal. Unless its task has sent the file, first write and verify it."""
+        """Add the oldest segment to the journal. First write and verify its file, unless the segment's task has sent the file."""
         sorting = self._sorting[0]
         self._wait(sorting.parts)
         done: Sorted = ray.get(next(sorting.parts))
@@ -192,7 +192,7 @@ class _Work:
         self._sorting.popleft()
 
     def _write(self, path: Path, parts: Iterable[Any]) -> None:
-        """Write a file of ``parts``, and verify it."""
+        """Write a file from ``parts``, and verify it."""
         try:
             with open(path, "wb") as file:
                 for part in parts:
@@ -209,7 +209,7 @@ class _Work:
         return bool(ray.wait([reference], timeout=0)[0])
 
     def _wait(self, reference: Any) -> None:
-        """Wait for an object. Raises Unavailable: no node is left that could make it."""
+        """Wait for an object. Raises Unavailable if no node is left that could compute it."""
         while not ray.wait([reference], timeout=WAIT_SECONDS)[0]:
             if not working_nodes():
                 raise Unavailable(

@@ -1,4 +1,4 @@
-"""What the tasks on a cluster do. The functions run in processes of Ray, and import Ray only to fetch objects."""
+"""The functions of tasks on a cluster. They run in processes of Ray, and import Ray only to fetch objects."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
 
 PART_BYTES = 16 << 20
-"""A segment travels in parts of this size."""
+"""Bytes of a part in which a segment is returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What the coordinator knows of an encoded block.
+    """Facts of an encoded block for the coordinator.
 
     Attributes:
         length: number of tokens and separators.
@@ -50,7 +50,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """What the coordinator knows of a sorted segment. ``memory``: peak memory of the process, in bytes."""
+    """Facts of a sorted segment for the coordinator. ``memory``: peak memory of the process, in bytes."""
 
     entry: SegmentEntry
     memory: int
@@ -58,7 +58,7 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class SortSetup:
-    """The settings of a segment. ``url``: where it is sent; None: it is returned."""
+    """The settings of a segment. ``url``: where the segment is sent; None: the task returns it."""
 
     vocab_size: int
     order_depth: int
@@ -68,7 +68,7 @@ class SortSetup:
 
 
 def read_unit(files: tuple[InputFile, ...], options: BuildOptions, token_width: str, start: Position) -> Iterator[Any]:
-    """Yield the place of a block and then its content, for each block. The last place has no block."""
+    """Yield for each block its place, then its content. The last place has no block."""
     inputs = Inputs(files)
     for block in read_blocks(inputs, options, token_width, start):
         yield Place(True, block.next, block.bytes_read)
@@ -83,8 +83,8 @@ def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[En
     """Tokenize a block.
 
     Args:
-        build: names the build. A process keeps the encoder of its last build, because an encoder takes seconds to make.
-        setup: the reference to the ``EncodeSetup``, in a list, so that Ray does not fetch it for each block.
+        build: names the build. A process keeps the encoder of its last build, because creating an encoder takes seconds.
+        setup: the reference to the ``EncodeSetup``. It is in a list, because Ray would otherwise fetch it for each block.
     """
     global _encoder
     if _encoder is None or _encoder[0] != build:
@@ -98,7 +98,7 @@ def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[En
 
 
 def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator[Any]:
-    """Sort encoded blocks to a segment in a temporary folder. Yields a ``Sorted``, and then the file in parts if it is not sent.
+    """Sort encoded blocks to a segment in a temporary folder. Yields a ``Sorted``, then the file in parts unless it was sent.
 
     Args:
         blocks: references to ``EncodedBlock``, fetched one at a time.
@@ -139,7 +139,7 @@ def _sort(path: Path, blocks: Iterable[EncodedBlock], setup: SortSetup) -> Itera
 
 
 def _send(path: Path, entry: SegmentEntry, remote: RemoteFolder) -> None:
-    """Verify a segment, and send it, unless a task that was lost has sent it already."""
+    """Verify a segment. Send it, unless a lost task has already sent it."""
     _native.Segment(os.fspath(path)).verify("checksums")
     if remote.sizes(SEGMENTS_NAME).get(entry.name) != entry.bytes:
         remote.upload(path, f"{SEGMENTS_NAME}/{entry.name}", lambda size: None)

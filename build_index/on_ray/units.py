@@ -15,7 +15,7 @@ UNIT_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The end of a block of a unit, as in ``Block``. The last place of a unit is its end, and ``has_block`` is False there."""
+    """The end of a block of a unit, as in ``Block``. The last place is the end of the unit; its ``has_block`` is False."""
 
     has_block: bool
     next: Position
@@ -39,13 +39,13 @@ class Unit:
     start: Position
 
     def in_inputs(self, place: Place) -> Place:
-        """A place of this unit, counted in all inputs."""
+        """Convert a place of this unit to a place in all inputs."""
         next = Position(self.first + place.next.file, place.next.block)
         return replace(place, next=next, bytes_read=self.bytes_before + place.bytes_read)
 
 
 def cut_units(inputs: Inputs, start: Position) -> Iterator[Unit]:
-    """The units from ``start`` on. One after another, they give the same blocks as ``read_blocks`` for all inputs.
+    """The units from ``start`` on. Read in order, they give the same blocks as ``read_blocks`` for all inputs.
 
     Small text files share blocks. So there is no cut between two of them.
     """

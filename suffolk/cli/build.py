@@ -132,7 +132,7 @@ def _build_at(options: Options, build_options: BuildOptions) -> int:
 
 
 def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
-    """The parts of a list. Raises InvalidArgument: it has none."""
+    """The parts of a list. Raises InvalidArgument if the list has no parts."""
     if text is None:
         return ()
     parts = tuple(part.strip() for part in name_text(text).split(",") if part.strip())
@@ -142,7 +142,7 @@ def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
 
 
 def _folder(options: Options) -> Path:
-    """Where the datastore is built. Raises InvalidArgument: an option applies to URLs alone."""
+    """The folder in which the datastore is built. Raises InvalidArgument if an option applies only to URLs."""
     if is_storage_url(options.output):
         return options.work_folder or Path(tempfile.gettempdir(), "suffolk-build")
     if useless := {"work_folder", "keep"} & set(options.given):

@@ -38,7 +38,7 @@ class RayOptions(setting.Options):
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Connect to Ray. Raises ModuleNotFoundError: it is not installed; others as ``connected`` of ``build_index.on_ray``."""
+        """Connect to Ray. Raises ModuleNotFoundError without Ray. Other errors as ``connected`` of ``build_index.on_ray``."""
         from suffolk.build_index.on_ray.connection import connected
 
         with connected(self.ray):
@@ -52,7 +52,7 @@ class NamedOptions(RayOptions):
     cluster: str | None = option(None, "name of the cluster (default: the only one)", metavar="NAME")
 
     def name(self) -> str:
-        """The cluster's name. Raises NotFound: none is up; InvalidArgument: several are."""
+        """The cluster's name. Raises NotFound if no cluster is up, and InvalidArgument if several are up."""
         from suffolk.serving.cluster.lifecycle import clusters
 
         if self.cluster is not None:
@@ -257,7 +257,7 @@ def read_cluster(path: Path) -> ClusterConfig:
 
 
 def _check(command: str, options: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument: ``command`` has no such option, or the value does not fit."""
+    """Raise InvalidArgument if ``command`` lacks an option, or a value does not fit."""
     words = [*option_words(options)]
     settings = settings_of(find_command(command).options, words)
     merge(make_parser(f"suffolk {command}", "", "", settings), settings, command, words)

@@ -1,4 +1,4 @@
-"""The names and one-line helps of the commands, and where each is found."""
+"""The names, one-line helps and modules of the commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ COMMANDS = {
     "bench rollouts": "measure drafts from earlier answers to the same prompts",
     "bench agents": "measure edits of the same files in several sessions",
 }
-"""Name -> one line of help."""
+"""Map from a command's name to its one-line help."""
 FORMER = {
     "bench host": "python -m research.host_time",
     "bench hybrid": "bench decode",
@@ -65,9 +65,9 @@ FORMER = {
     "stats": "calibration",
     "tune": "profile",
 }
-"""Name of an earlier version -> the command to use now."""
+"""Map from a command's name in an earlier version to the command to use now."""
 _ALIKE = 0.6
-"""Least similarity of a misspelled command. Below, "run" would be taken for "train"."""
+"""Least similarity of a misspelled command. With a lower value, "run" would be taken for "train"."""
 FILES = {
     "storage": ("push", "pull", "generations"),
     "folders": ("info", "verify", "snapshot", "split", "compact"),
@@ -78,7 +78,7 @@ FILES = {
     ),
     "bench.of_decoding": tuple(f"bench {each}" for each in ("batch", "worker", "prediction", "rollouts", "agents")),
 }
-"""Module -> the commands in it, by their last words in its ``COMMANDS``. Others have modules of their own names."""
+"""Map from a module to its commands. The module's ``COMMANDS`` has their last words as keys. Others have their own modules."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
@@ -109,7 +109,7 @@ class Command:
 
 
 def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The command that ``words`` begin with, and the rest. Raises InvalidArgument: there is no such command."""
+    """The command that ``words`` begin with, and the remaining words. Raises InvalidArgument if there is no such command."""
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
@@ -130,7 +130,7 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def find_command(name: str) -> Command:
-    """The command ``name``. It imports torch only when it runs."""
+    """The command ``name``. The command imports torch only when it runs."""
     for file, names in FILES.items():
         if name in names:
             options = importlib.import_module(f"suffolk.cli.{file}").COMMANDS[name.split()[-1]]

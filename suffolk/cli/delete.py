@@ -89,7 +89,7 @@ def _delete(options: Options) -> DeletionReport:
 
 
 def _delete_live(store: Path, options: Options) -> DeletionReport:
-    """Delete published documents and others. Raises Unavailable: a server has ``store`` open."""
+    """Delete published and unpublished documents. Raises Unavailable if a server has ``store`` open."""
     with open_live_store(store, LiveSettings(durability="always", flush_tokens=0)) as live:
         found = live.delete(options.id, options.where, options.group, options.dry_run)
         if found.documents and not options.dry_run:

@@ -1,4 +1,4 @@
-"""The options of drafting, from the registry of drafters, and the drafters that a command runs."""
+"""Options of drafting, made from the registry of drafters, and the choice of the drafters that a command runs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DrafterOptions(Options):
         return DrafterConfig(*plugins, dtype=getattr(self, "dtype", "auto"), **given)
 
     def chosen(self, choices: Sequence[str]) -> list[str]:
-        """The named drafters, each once. If none is named: all of ``choices`` that have a source to draft from.
+        """The named drafters, each once. If none is named: all drafters of ``choices`` that have a source to draft from.
 
         Raises:
             InvalidArgument: a named drafter has no source. Others as ``DrafterConfig.parts``.
@@ -118,7 +118,7 @@ class RetrievalOptions(Options):
     )
 
     def limits(self) -> Limits:
-        """Raises InvalidArgument: ``min_match`` is above ``max_match``."""
+        """The limits. Raises InvalidArgument if ``min_match`` is above ``max_match``."""
         return Limits(self.max_match, self.min_match, self.max_depth)
 
 
@@ -136,7 +136,7 @@ class PlannerOptions(Options):
 
 
 def require_costs(file: Path | None) -> None:
-    """Check that ``file``, if given, holds costs, for whichever model. Raises as ``read_costs``."""
+    """Check that ``file``, if given, holds costs of any model. Raises as ``read_costs``."""
     if file is not None:
         from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 

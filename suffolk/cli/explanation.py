@@ -1,4 +1,4 @@
-"""The output of ``--explain``: the text by source, the documents of copied passages, and the use of neural drafters."""
+"""The output of ``--explain``: text marked by source, documents of copied passages, and the use of neural drafters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCH = 256
 MOST_PASSAGES = 5
 MOST_DOCUMENTS = 3
 SHORTEST = 3
-"""Tokens: shorter passages occur in any text."""
+"""Least number of tokens of a passage. Shorter passages occur in any text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def explain(
     Args:
         tokenizer: the target's; None to show token ids.
         explanation: of a hybrid drafter, else empty.
-        colours: where the text has colours. Without colours it is shown again, with marks.
+        colours: where the text is shown in colours. If it is not, the output repeats the text with marks.
     """
     tokens = [token for step in steps for token in step.tokens]
     sources = [source for step in steps for source in step.sources]
@@ -63,7 +63,7 @@ def explain(
 def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> list[Passage]:
     """The longest parts of ``tokens`` that occur in ``store``, if they contain a token drafted from a datastore.
 
-    Passages differ, and do not overlap.
+    The passages are distinct and do not overlap.
     """
     longest = int(store.info()["order_depth"])
     contexts = [_known(tokens[max(0, end - longest) : end], store.vocab_size) for end in range(1, len(tokens) + 1)]

@@ -27,7 +27,7 @@ from suffolk.serving.store.live_store.identity import has_log, log_folder, publi
 from suffolk.serving.store.live_store.snapshot import LOCK_SECONDS, snapshot
 
 MEASURABLE_SECONDS = 0.05
-"""A rate over less time is noise."""
+"""Least seconds over which a rate is shown. A rate over less time is noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +237,7 @@ def _info_lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _settings(settings: dict[str, Any]) -> Iterator[str]:
-    """The settings of the build: a line for each build with its date and corpora, and the rest."""
+    """The settings of the builds as lines: one for each build with its date and corpora, then the other settings."""
     for key, value in settings.items():
         if key != "builds" or not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             yield f"{'settings.' + key:<18} {value}"

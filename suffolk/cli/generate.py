@@ -43,7 +43,7 @@ LOCAL = (
     "compare_plain", "deadline_ms", "costs", "calibration", "explain", "trace", "record", "max_match", "min_match", "max_depth",
     "dtype", "device", "threads", "bad_words",
 )  # fmt: skip
-"""Settings of a local model, besides drafters' settings. A worker has its own."""
+"""Settings that apply only to a local model, besides drafters' settings. A worker has its own settings."""
 
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _engine(
     max_nodes: int,
     costs: CostModel | None = None,
 ) -> Engine:
-    """An engine for one request of that size at a time."""
+    """An engine for one request at a time, with room for this prompt and answer."""
     from suffolk.serving.decoding.engine.loop.engine import Engine
 
     room = settings.max_new_tokens
@@ -202,7 +202,7 @@ def _engine(
 def _compare(
     target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation, draft_options: DraftOptions
 ) -> tuple[dict[str, Any], list[Step]]:
-    """Decode without drafts. Returns the comparison, ready for JSON, and the steps."""
+    """Decode without drafts and compare the texts. Returns the comparison, ready for JSON, and the steps."""
     from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
 
     with _engine(target, {}, len(ids), settings, 1) as engine:
@@ -234,7 +234,7 @@ def _bad_words(target: Target, texts: tuple[str, ...]) -> tuple[tuple[int, ...],
 def generate_remotely(
     options: Options, settings: SamplingSettings, prompt: str, draft_options: DraftOptions
 ) -> dict[str, Any]:
-    """Generate in a worker and show the text as it comes; returns the report.
+    """Generate in a worker and show the text as it comes. Returns the report.
 
     Raises:
         InvalidArgument: a setting of a local model is given, on the command line or in a file.

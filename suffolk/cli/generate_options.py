@@ -110,7 +110,7 @@ class SamplingOptions(setting.Options):
     delta: Share | None = rare(None, "see epsilon (default: 0.09)")
 
     def sampling(self) -> SamplingSettings:
-        """The settings, without ``bad_words``, which need a tokenizer. Raises InvalidArgument: they contradict each other."""
+        """The settings without ``bad_words``, which need a tokenizer. Raises InvalidArgument if settings contradict each other."""
         names = {each.name for each in fields(SamplingSettings)} & {each.name for each in fields(SamplingOptions)}
         values = {name: getattr(self, name) for name in names - {"given", "bad_words"}}
         for name in ("epsilon", "delta"):
@@ -177,7 +177,7 @@ class Options(
     )
 
     def drafter_name(self) -> str:
-        """The drafter to run. Raises InvalidArgument: it has no source, or options of another drafter are given."""
+        """The drafter to run. Raises InvalidArgument if it has no source, or options of another drafter are given."""
         loaded = list(self.drafter_config().parts())
         several = "hierarchy" if loaded == ["hierarchy"] else HYBRID
         name = str(self.drafter or (several if self.datastore or loaded else "prompt-lookup"))

@@ -1,4 +1,4 @@
-"""Shows the text of a generation as it comes, coloured by source, a report, and the page of ``--trace``."""
+"""Shows the text of a generation as it comes, coloured by source. Writes the report, and the page of ``--trace``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def generation_facts(generation: Any, settings: SamplingSettings) -> dict[str, A
 
 
 def report_lines(report: dict[str, Any], table: bool = False) -> list[str]:
-    """The report as lines of text. ``table``: whether the table of sources stands before it."""
+    """The report as lines of text. ``table``: whether the table of sources is printed before the report."""
     seconds = report["seconds"]
     lines = [
         f"tokens    {report['tokens']} ({report['finish']}), {report['tokens_per_second']:.1f} tokens/s "
@@ -107,12 +107,12 @@ if TYPE_CHECKING:
     from suffolk.cli.generate_options import Options
 
 _PASSAGES = 2
-"""Passages of each accepted token."""
+"""Number of passages shown for each accepted token."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedAnswer:
-    """One answer of the page. Its steps have traces."""
+    """One answer on the page of ``--trace``. Its steps have traces."""
 
     title: str
     drafter: str
@@ -154,7 +154,7 @@ def write_trace(
 def _passages(
     traces: Sequence[StepTrace], tokenizer: Any, stores: Sequence[Retriever]
 ) -> dict[str, dict[str, list[Passages]]]:
-    """The passages of each accepted node that a datastore proposed, from "STEP.NODE"."""
+    """Map from "STEP.NODE" to the passages of each accepted node that a datastore proposed."""
     found = {}
     for at, trace in enumerate(traces):
         context = list(trace.context)

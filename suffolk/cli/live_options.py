@@ -75,10 +75,10 @@ class LiveOptions(Options):
     )
 
     def open_live(self, name: str, path: str, residency: str, threads: int) -> LiveStore:
-        """Open the live datastore ``name`` in the folder ``path``; make it if there is none.
+        """Open the live datastore ``name`` in the folder ``path``, or create it.
 
         Raises:
-            NotFound: there is no datastore, and no tokenizer to make it with. Others as ``open_live_store``.
+            NotFound: there is no datastore, and no tokenizer to create one. Other errors as ``open_live_store``.
         """
         settings = LiveSettings(
             durability=self.durability,
@@ -112,7 +112,7 @@ class LiveOptions(Options):
 
 
 def parse_max_lag(text: str) -> float | None:
-    """The value of max_lag; None for 'none'. Raises InvalidArgument: it is neither that nor a number of 1 to 86400."""
+    """The value of max_lag; None for 'none'. Raises InvalidArgument if it is neither 'none' nor a number of 1 to 86400."""
     try:
         seconds = None if text == "none" else float(text)
     except ValueError:

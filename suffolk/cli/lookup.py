@@ -48,9 +48,9 @@ MAX_SHOWN = 1000
 DEADLINE = 5.0
 """Default deadline of a remote call, in seconds. It is long, because no decoding step waits for the call."""
 BEFORE = 8
-"""Tokens before an occurrence."""
+"""Number of tokens shown before an occurrence."""
 MOST = 3
-"""Tokens that a hint names."""
+"""The most tokens that a hint names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def run(options: Options) -> int:
 
 
 def _open(options: Options, stack: ExitStack) -> Retriever:
-    """The datastores of ``options`` as one, until ``stack`` is closed."""
+    """Open the datastores of ``options`` as one datastore, until ``stack`` is closed."""
     names = merge_urls([options.store, *options.also])
     if options.deadline is not None and not any(map(is_remote, names)):
         raise InvalidArgument(f"--deadline {options.deadline:g} has an effect only with a draft service; leave it out")
@@ -186,7 +186,7 @@ def _occurrences(store: Retriever, matched: list[int], limit: int, has_text: boo
 
 
 def _has_tokenizer(store: Retriever) -> bool:
-    """Whether ids can be shown as text. Looking them up needs no tokenizer."""
+    """Whether ids can be shown as text. A lookup of ids needs no tokenizer."""
     return store.tokenizer_path() is not None if isinstance(store, Datastore) else store.tokenizer() is not None
 
 
@@ -222,9 +222,9 @@ def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max
 
 
 def _end(store: Retriever, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
-    """A hint if ``ids`` end inside a token.
+    """Yield a hint if ``ids`` end inside a token.
 
-    A longer last token then gives a longer or more frequent match than ``found``.
+    A longer last token must give a longer or more frequent match than ``found``.
     """
     tree = store.draft(ids[:-1], max_match, 1, 1)
     reached = min(tree.match_length + 1, max_match)

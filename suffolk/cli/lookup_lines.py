@@ -18,13 +18,13 @@ BEFORE = 24
 _LABEL = 14
 """Width of the labels."""
 DIM = "dim"
-"""Style of what stands beside the texts."""
+"""Style of everything but the texts."""
 _LINES = ("├─ ", "└─ ", "│  ")
 _ASCII = ("|- ", "`- ", "|  ")
 
 
 def shown(report: dict[str, Any], draft: bool, console: Console | None = None) -> str:
-    """The report of ``make_report`` as lines of text.
+    """Format the report of ``make_report`` as lines of text.
 
     Args:
         draft: also show the draft tree that a decoder would get.
@@ -41,7 +41,7 @@ def shown(report: dict[str, Any], draft: bool, console: Console | None = None) -
 
 
 def _lines(report: dict[str, Any], draft: bool, ascii: bool) -> Iterator[str | Text]:
-    """Texts are cut to the width, strings are not."""
+    """Yield lines. Lines of type ``Text`` are cut to the width; strings are not cut."""
     tokens, length = [repr(each) for each in report["tokens"]], report["match_length"]
     split = max(0, len(tokens) - length)
     yield _labelled(
@@ -127,9 +127,9 @@ class DrawnTree:
     """A tree to draw, parents before children.
 
     Attributes:
-        parents: of each node; -1 for a root.
-        counts, texts: of each node.
-        shares: of each node, 0..1.
+        parents: parent of each node; -1 for a root.
+        counts, texts: count and text of each node.
+        shares: share of each node, 0..1.
         datastores: the counts of each node by datastore; empty for a single datastore.
         ascii: whether to draw without box characters.
     """
@@ -142,7 +142,7 @@ class DrawnTree:
     ascii: bool = False
 
     def lines(self, shown: Sequence[int]) -> Iterator[Text]:
-        """A line for each of the nodes ``shown``, whose ancestors are shown too.
+        """Draw a line for each of the nodes ``shown``. Their ancestors must be in ``shown`` too.
 
         A node and its only shown child share a line if they have the same count.
         """

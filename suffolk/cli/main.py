@@ -24,7 +24,7 @@ from suffolk.datastore.version import __version__
 _ESCAPES = "suffolk-escapes"
 """Name of the error handler of the standard streams."""
 _BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
-"""The escape by which Python shows a byte of a name that is no UTF-8."""
+"""The escape by which Python shows a byte in a name that is not UTF-8."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,7 +58,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def run_command(command: Command, name: str, words: Sequence[str]) -> int:
-    """Run ``command`` with ``words``, or print its help; returns the exit code. ``name``: how it is called. Raises as it does."""
+    """Run ``command`` with ``words``, or print its help. Returns the exit code. ``name``: its name. Raises its errors."""
     settings = settings_of(command.options, words)
     parser = make_parser(name, command.help, command.examples, settings)
     if {"-h", "--help"} & set(itertools.takewhile(lambda word: word != "--", words)):
@@ -76,7 +76,7 @@ def run_command(command: Command, name: str, words: Sequence[str]) -> int:
 
 
 def _open_streams() -> bool:
-    """Whether stdout is open. Makes it write characters that its encoding lacks as escapes."""
+    """Set the streams to write characters that their encoding lacks as escapes. Returns whether stdout is open."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # for as long as the process runs
     if sys.stdout is None:
@@ -86,7 +86,7 @@ def _open_streams() -> bool:
     if isinstance(sys.stdout, io.TextIOWrapper) and (sys.stdout.errors == "strict" or sys.stdout.encoding != "utf-8"):
         sys.stdout.reconfigure(errors=_ESCAPES)
     if isinstance(sys.stderr, io.TextIOWrapper):
-        with suppress(OSError):  # its file was replaced by a pipe
+        with suppress(OSError):  # the stream's file was replaced by a pipe
             sys.stderr.reconfigure(errors=_ESCAPES)
     return True
 
@@ -98,12 +98,12 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _line(error: BaseException) -> str:
-    """The message of ``error`` in one line, with escapes of control characters. Names in quotes have theirs already."""
+    """The message of ``error`` in one line, with escapes of control characters. Names in quotes are already escaped."""
     return _BYTE.sub(r"\\x\1", printable(" ".join(str(error).split())))
 
 
 def exit_code_of(work: Callable[[], int], name: str) -> int:
-    """Run ``work``; returns its exit code, or its error's. The error's line begins with ``name``.
+    """Run ``work``. Returns its exit code, or the exit code of its error. The line of the error begins with ``name``.
 
     1: an internal error or damage; 2: bad input, or a file that cannot be written; 130: interrupted; 141: the reader of stdout
     has gone. Other errors are raised.
@@ -118,7 +118,7 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
     except KeyboardInterrupt as interrupt:
         print(" ".join([f"{name}: interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of the output has gone (suffolk info | head)
+    except BrokenPipeError:  # the reader of the output has ended (suffolk info | head)
         _silence_stdout()
         return 141
     except MemoryError as error:
@@ -127,7 +127,7 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
             file=sys.stderr,
         )
         return 2
-    except OSError as error:  # refused by the file system, such as output to a full disk
+    except OSError as error:  # the file system refused, for example output to a full disk
         print(
             f"{name}: {_line(error)}; check the path, its permissions and the free space",
             file=sys.stderr,
@@ -139,6 +139,6 @@ def exit_code_of(work: Callable[[], int], name: str) -> int:
 def _silence_stdout() -> None:
     """Discard unwritable output, which would otherwise raise an error at exit."""
     with suppress(OSError):
-        sys.stdout.flush()  # still print the results if the failed file was another one
+        sys.stdout.flush()  # prints the results if another file than stdout failed
     with suppress(OSError, io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,7 +19,7 @@ def require_folder(option: str, file: Path | None) -> None:
     """Check that ``file``, if there is one, can be written.
 
     Raises:
-        NotFound, InvalidArgument, PermissionDenied: it cannot be written. Messages name the ``option``.
+        NotFound, InvalidArgument, PermissionDenied: the file cannot be written. Messages name the ``option``.
     """
     if file is None or is_device(file):
         return
@@ -34,7 +34,7 @@ def require_folder(option: str, file: Path | None) -> None:
 
 
 def plot_beside(json_file: Path, plot: Path | None) -> Path:
-    """The file of a measurement's plot. Checks that both files can be written.
+    """The file of a measurement's plot. Checks that the plot and ``json_file`` can be written.
 
     It is ``plot`` if given, else a file beside ``json_file``.
 
@@ -53,10 +53,10 @@ def plot_beside(json_file: Path, plot: Path | None) -> Path:
 
 
 def require_page(page: Path | None, *others: Path) -> None:
-    """Check that ``--report`` can be written and is none of the ``others``.
+    """Check that the page of ``--report`` can be written, and is none of the files ``others``.
 
     Raises:
-        InvalidArgument: it is one of them.
+        InvalidArgument: the page is one of ``others``.
         NotFound, InvalidArgument, PermissionDenied: as ``require_folder``.
     """
     require_folder("--report", page)
@@ -87,7 +87,7 @@ class CalibrationOptions(Options):
 
 @contextlib.contextmanager
 def kept_calibration(path: Path | None) -> Iterator[Calibration]:
-    """The calibration in ``path``, or an empty one; written back at the end, also after Ctrl-C. Raises as ``read_calibration``."""
+    """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises as ``read_calibration``."""
     from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
     from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
 

@@ -55,7 +55,7 @@ suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'su
 suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
 """
 DRAFTERS = tuple(name for name in names() if name not in ("prediction", "parallel-samples"))
-"""Recordings hold no predicted texts, and are replayed one by one."""
+"""Drafters to replay. Others need predicted texts or parallel requests, and recordings have neither."""
 NO_COSTS = "none"
 STORED = "stored"
 
@@ -125,7 +125,7 @@ class Options(ReplayDrafterOptions, RetrievalOptions, CalibrationOptions, CostOp
 
 
 def run(options: Options) -> int:
-    """Replay, print, write; returns the exit code."""
+    """Replay, print and write the results. Returns the exit code."""
     from suffolk.benchmarks.replay.report import head_lines, replay_panels, result_lines, write_results
 
     limits, chosen = options.limits(), options.chosen(DRAFTERS)
@@ -169,7 +169,7 @@ def run(options: Options) -> int:
 
 
 def _check(options: Options, chosen: Sequence[str]) -> None:
-    """Raises InvalidArgument if an option does nothing or lacks another. Loads nothing."""
+    """Raise InvalidArgument if an option has no effect, or requires another option. Loads nothing."""
     if options.calibration is not None and len(chosen) * len(options.nodes) > 1:
         raise InvalidArgument(
             f"--calibration {options.calibration} belongs to one drafter; name one --drafter and one size of --nodes"
@@ -231,7 +231,7 @@ def _require_fit(store: Retriever, name: str, *, limits: Limits, recordings: Seq
 
 
 def _target(options: Options, recordings: Sequence[Recording]) -> Target | None:
-    """The model, checked to have the tokenizer and vocabulary of the recorded model; None without --model."""
+    """Load the model and check that it has the tokenizer and vocabulary of the recorded model. None without --model."""
     if options.model is None:
         return None
     first = recordings[0]

@@ -135,7 +135,7 @@ def _add_stores(
 
 
 def _open_published(path: str, residency: str, threads: int) -> WatchedDatastore:
-    """The datastore at ``path``. The log says so if some of its documents are not served."""
+    """Open the datastore at ``path``. If some of its documents are not served, log this."""
     store = WatchedDatastore(path, residency, threads)
     if (note := unpublished_note(path)) is not None:
         LOG.warning("%s: not served: %s", path, note)
@@ -143,7 +143,7 @@ def _open_published(path: str, residency: str, threads: int) -> WatchedDatastore
 
 
 def _open(options: Options, name: str, path: str) -> WatchedDatastore:
-    """Follow the datastore in a folder or at a URL. Raises InvalidArgument: there is no folder for the copy of a URL."""
+    """Follow the datastore in a folder or at a URL. Raises InvalidArgument if a URL has no folder for its copy."""
     opening = options.residency, options.search_threads
     if not is_storage_url(path):
         return _open_published(path, *opening)
@@ -151,13 +151,13 @@ def _open(options: Options, name: str, path: str) -> WatchedDatastore:
         raise InvalidArgument(
             f"{path}: a datastore in storage is served from a copy; name a folder for it with --cache"
         )
-    copy = options.cache / name.replace("/", "@")  # no name has "@", so no copy lies in another one
+    copy = options.cache / name.replace("/", "@")  # names have no "@", so no copy lies inside another copy
     with show_progress() as progress:
         return MirroredDatastore(path, copy, *opening, options.poll_seconds, progress)
 
 
 def parse_stores(texts: Sequence[str]) -> dict[str, str]:
-    """Name -> path of each NAME=PATH or PATH. Raises InvalidArgument: a name is taken or does not fit into a URL."""
+    """Map names to paths, from NAME=PATH or PATH. Raises InvalidArgument if a name is taken or does not fit into a URL."""
     stores: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")

@@ -1,4 +1,4 @@
-"""The options that all servers share, and their change in a running server."""
+"""The options that all servers share, and changes of these options in a running server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def http_option(port: int, services: str) -> Any:
 
 
 def switch_option(subject: str) -> Any:
-    """The field of something that strangers from other machines should not see unless the operator says so."""
+    """The field of a switch for things that other machines see only if the operator allows it."""
     help = (
         f"{subject}; 'auto' is 'on', but 'off' if callers without token or certificate can reach it from other machines"
     )
@@ -50,7 +50,7 @@ def switch_option(subject: str) -> Any:
 
 
 def is_on(choice: str, server: ServerConfig, *endpoints: Endpoint | None) -> bool:
-    """Whether a ``switch_option`` is on. ``endpoints``: where it can be seen; None for one that is not served."""
+    """Whether a ``switch_option`` is on. ``endpoints``: where its subject can be seen; None for an endpoint that is not served."""
     if choice == "auto":
         return server.authenticates or all(each is None or each.is_private() for each in endpoints)
     return choice == "on"
@@ -107,7 +107,7 @@ class ServerOptions(Options):
             start_tracing(service, self.otlp_endpoint)
 
     def server_fields(self) -> dict[str, Any]:
-        """The fields of a ``ServerConfig``. Raises InvalidArgument: they contradict each other."""
+        """The fields of a ``ServerConfig``. Raises InvalidArgument if they contradict each other."""
         if bool(self.tls_cert) != bool(self.tls_key):
             raise InvalidArgument("--tls-cert and --tls-key belong together; give both or neither")
         if self.tls_client_ca and not self.tls_cert:
@@ -138,16 +138,16 @@ def server_settings(server: Server) -> dict[str, Callable[[Any], None]]:
 
 
 class SettingsReload:
-    """A function for ``Server.reloads``: applies the settings that may change while the server runs, and logs the others."""
+    """A function for ``Server.reloads``. It applies the settings that may change while the server runs, and logs other changes."""
 
     def __init__(self, options: Options, live: Mapping[str, Callable[[Any], None]]) -> None:
-        """``live``: name of a setting -> function that applies its new value."""
+        """``live``: map from a setting's name to the function that applies its new value."""
         self._options = options
         self._read = options.read_again
         self._live = live
 
     def __call__(self) -> None:
-        """Raises InvalidArgument or NotFound, as at the start; nothing is applied then."""
+        """Apply the settings. Raises InvalidArgument or NotFound as at the start; in this case nothing is applied."""
         if self._read is None:
             return
         latest = self._read()

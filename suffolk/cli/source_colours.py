@@ -26,7 +26,7 @@ CAPTION = "A node of several sources counts for each of them, and once for all d
 
 @dataclass(frozen=True, slots=True)
 class Colours:
-    """What is coloured: the text on stdout, and the report on stderr."""
+    """Which outputs are coloured: the text on stdout, and the report on stderr."""
 
     text: bool
     report: bool
@@ -73,7 +73,7 @@ def print_sources(report: dict[str, Any], coloured: bool) -> None:
 
 
 def source_table(report: dict[str, Any]) -> Table:
-    """The table. A node that several sources proposed counts for each of them, and once in the row of all drafts."""
+    """The table of sources. A node that several sources proposed counts for each source, and once in the row of all drafts."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=CAPTION, caption_style="", caption_justify="left")
     table.add_column("nodes by source", overflow="fold")
     for name in (*STAGES, "acceptance", "share of text"):

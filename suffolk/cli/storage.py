@@ -137,7 +137,7 @@ def push_lines(report: PushReport) -> list[str]:
 
 
 def push_facts(report: PushReport) -> list[str]:
-    """What the place in storage holds now, and what was sent and removed, as lines of text."""
+    """Format the contents of the place in storage, and the sent and removed files, as lines of text."""
     time = f", in {report.seconds:.1f} s" if report.seconds else ", while they were made"
     rate = f": {report.sent_bytes / report.seconds / 1e6:.1f} MB/s" if report.sent_bytes and report.seconds else ""
     return [

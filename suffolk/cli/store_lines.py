@@ -21,7 +21,7 @@ FORMS = "FILE of a text file, FILE:LINE of a record, or FILE#ID if the datastore
 
 
 def change_report(facts: dict[str, Any], lines: Sequence[str], store: Path, changed: bool, as_json: bool) -> str:
-    """The report as one JSON object, or as lines. Waits a moment for the readers of a datastore that ``changed``.
+    """The report as one JSON object, or as lines. If the datastore ``changed``, waits a moment for its readers.
 
     Args:
         facts: the values of the JSON object, with the datastore's ``generation``.
@@ -34,7 +34,7 @@ def change_report(facts: dict[str, Any], lines: Sequence[str], store: Path, chan
 
 
 def unpublished_note(store: str | Path) -> str | None:
-    """A line on the documents that only ``suffolk serve --live`` serves; None if there are none."""
+    """A line about the documents that only ``suffolk serve --live`` serves. None if there are no such documents."""
     if not has_log(Path(store)):
         return None
     try:
@@ -50,7 +50,7 @@ def unpublished_note(store: str | Path) -> str | None:
 
 
 def document_id(place: Occurrence) -> str:
-    """The id of the document of ``place``, with its metadata."""
+    """The id and metadata of the document at ``place``."""
     described = ", ".join(f"{name}={value}" for name, value in dict(place.metadata).items())
     name = place.source or f"{place.segment} document {place.document} (without an id)"
     return printable(f"{name} ({described})" if described else name)
@@ -62,7 +62,7 @@ def example_id(store: Datastore) -> str | None:
 
 
 def whole_ids(store: Datastore, parts: Iterable[str]) -> dict[str, str]:
-    """Part -> the first document id that ends in '#', ':' or '/' and this part; parts without one are left out."""
+    """Map each part to the first document id that ends in '#', ':' or '/' and this part. Parts without an id are left out."""
     wanted, found = set(parts), dict[str, str]()
     for _, _, (source, _) in store.origins():
         for part in wanted - found.keys() if source is not None else ():

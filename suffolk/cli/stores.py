@@ -30,7 +30,7 @@ def opened_stores(
 
     Args:
         watch: follow newly published generations.
-        live: one more datastore, which is open and is left open.
+        live: one more datastore, which is already open and stays open.
     """
 
     def require_fit(store: Retriever, name: str) -> None:
@@ -75,7 +75,7 @@ def checked_stores(
 
 
 def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Retriever:
-    """The datastore in that folder or behind that URL. A warning says so if the folder has documents that are not published.
+    """Open the datastore in a folder or at a URL. A warning is logged if the folder has unpublished documents.
 
     Raises as ``open_datastore`` and ``connect``.
     """

@@ -102,7 +102,7 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
     """All options of ``suffolk train``."""
 
     def train_options(self) -> TrainOptions:
-        """Raises InvalidArgument: settings of answers are given without --regenerate, or values contradict each other."""
+        """The settings. Raises InvalidArgument if settings of answers lack --regenerate, or values contradict each other."""
         for name in () if self.regenerate else _ANSWERS:
             if name in self.given and self.given[name].origin == setting.COMMAND_LINE:
                 raise InvalidArgument(
@@ -124,7 +124,7 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
 
 def run(options: Options) -> int:
     run_options = options.train_options()
-    head_maker(run_options.head, run_options.head_options)  # refuse an unknown name before anything is read
+    head_maker(run_options.head, run_options.head_options)  # raises for an unknown name before anything is read
     find_folder(options.model)
     find_corpus(run_options)
 

@@ -47,8 +47,11 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("suffolk.worker")
 GIB = 1 << 30
 SWITCH_SECONDS = 0.0002
-"""Longest time that a thread of Python keeps another one waiting. The step loop waits at each operation of the model while other
-threads read requests: with Python's default of 5 ms, three busy threads make a step of 40 ms last 1.9 s, with this 0.4 s."""
+"""Longest time in seconds that a thread of Python keeps another thread waiting.
+
+The step loop may wait at each operation of the model while other threads read requests. With three busy threads, a step of 40 ms
+takes 1.9 s at Python's default of 5 ms, and 0.4 s at this value.
+"""
 
 
 def run(options: Options) -> int:
@@ -89,7 +92,7 @@ def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
 
 
 def require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:
-    """Raises ResourceExhausted if the cache does not fit beside the caches of ``models``.
+    """Raise ResourceExhausted if the cache does not fit into memory beside the caches of ``models``.
 
     Without this check the system would kill the process later.
     """
@@ -119,14 +122,14 @@ def _checked(options: Options) -> ServerConfig:
 
 
 def _opened_datastores(options: Options, memory: Appendable | None) -> AbstractContextManager[list[Retriever]]:
-    """The datastores that drafters search. A ``memory`` on disk is one of them, and is open already."""
+    """Open the datastores that drafters search. A ``memory`` on disk is one of them, and is already open."""
     live = memory if isinstance(memory, LiveStore) else None
     names = [name for name in options.datastore if live is None or name != options.remember]
     return opened_stores(names, options.deadline_ms, options.limits(), options.model, watch=True, live=live)
 
 
 def _load_model(options: Options) -> Target:
-    """The model, under the name of its folder: clients must not learn the path."""
+    """Load the model under the name of its folder, because clients must not learn the path."""
     target = load_target(options.model, options, options.slots * options.capacity)
     require_room(target, options.slots, _capacity(options, target))
     return replace(target, name=Path(options.model).absolute().name)
@@ -135,7 +138,7 @@ def _load_model(options: Options) -> Target:
 def _make_drafters(
     options: Options, target: Target, stores: list[Retriever], calibration: Calibration
 ) -> dict[str, Drafter]:
-    """The drafters that requests may name. Raises ResourceExhausted: their caches do not fit."""
+    """Make the drafters that requests may name. Raises ResourceExhausted if their caches do not fit into memory."""
     from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 
     limits, capacity = options.limits(), _capacity(options, target)
@@ -156,7 +159,7 @@ def _opened_service(
     stores: Sequence[Retriever],
     memory: Appendable | None,
 ) -> Iterator[DecodeService]:
-    """The service with its engine. Texts that end while the engine closes are still recorded and remembered."""
+    """Open the service with its engine. Texts that end while the engine closes are still recorded and remembered."""
     from suffolk.serving.decoding.engine.costs.cost_store import find_costs
     from suffolk.serving.decoding.engine.loop.engine import Engine
     from suffolk.serving.decoding.replay.recorder import opened_recorder
@@ -196,7 +199,7 @@ def _opened_service(
 
 
 def _serve(options: Options, server: ServerConfig, service: DecodeService, starting: ExitStack) -> None:
-    """Serve until a signal. Closes ``starting``, which holds the port, first."""
+    """Serve until a signal. First close ``starting``, which holds the port."""
     from suffolk.serving.worker.server import WorkerServer
 
     LOG.info("%s", _facts(service))
@@ -205,7 +208,7 @@ def _serve(options: Options, server: ServerConfig, service: DecodeService, start
     running.reloads["the settings"] = SettingsReload(options, live)
     starting.close()
     gc.collect()
-    gc.freeze()  # a collection of all that models and libraries have made would stop every stream for 0.2 s
+    gc.freeze()  # otherwise a collection of the objects of models and libraries would stop every stream for 0.2 s
     run_until_signal(running)
 
 

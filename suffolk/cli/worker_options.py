@@ -147,7 +147,7 @@ class Options(
         return (*names, self.remember)
 
     def check(self) -> None:
-        """Raises InvalidArgument: options contradict each other, or a drafter cannot run."""
+        """Raise InvalidArgument if options contradict each other, or a drafter cannot run."""
         from suffolk.serving.worker.openai.reasoning import find_marks
 
         find_marks(None, self.reasoning)
@@ -165,7 +165,7 @@ class Options(
             self._require_tenants_apart()
 
     def _require_states(self, drafters: list[str]) -> None:
-        """Raises InvalidArgument: passes give no hidden states, and one of ``drafters`` reads them."""
+        """Raise InvalidArgument if passes give no hidden states, and one of ``drafters`` reads them."""
         run = {*drafters, *self.drafter_config().parts()} if HYBRID in drafters else {*drafters}
         readers = sorted(name for name in run - {NONE} if find(name).reads_states)
         if self.pass_mode == "compiled" and readers:
@@ -176,7 +176,7 @@ class Options(
             )
 
     def _require_tenants_apart(self) -> None:
-        """Raises InvalidArgument: the texts of one tenant would reach another one."""
+        """Raise InvalidArgument if the texts of one tenant would reach another tenant."""
         if self.drafter_values.get("recycle"):
             raise InvalidArgument(
                 Field("recycle"),

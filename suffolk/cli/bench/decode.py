@@ -84,7 +84,7 @@ class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, Pl
     )
 
     def decoding(self) -> DecodingOptions:
-        """The settings of the measurement. Raises InvalidArgument: they contradict each other."""
+        """The settings of the measurement. Raises InvalidArgument if they contradict each other."""
         from suffolk.benchmarks.decode.options import DecodingOptions
 
         models = self.drafter_config()

@@ -18,7 +18,7 @@ from suffolk.serving.decoding.engine.sampling.settings import Seed
 
 
 class ResultReport(Protocol):
-    """How the results of a measurement are shown: a module with these names."""
+    """A module that shows the results of a measurement, with these names."""
 
     @property
     def NOTES(self) -> tuple[str, ...]:  # noqa: N802
@@ -46,7 +46,7 @@ class PageOptions(Options):
     )
 
     def require(self, *others: Path) -> None:
-        """Check before a measurement that its page and plots can be written. ``others``: its other files.
+        """Check before a measurement that its page and plots can be written. ``others``: the measurement's other files.
 
         Raises as ``require_plots`` and ``require_page``.
         """
@@ -115,10 +115,10 @@ class Measured:
         """Print the tables and write the files, marked if the measurement was stopped; returns the exit code.
 
         Args:
-            settings: dataclass of options. more_settings: further ones, or other values of these.
+            settings: dataclass of options. more_settings: further options, or other values of these options.
             results: as in ``Report``.
             report: module of the measurement's tables and plots.
-            notes: in place of the module's.
+            notes: replace the module's notes.
         """
         notes = report.NOTES if notes is None else notes
         stopped, parts, panels = results.get("stopped"), report.tables(results), report.plots(results)

@@ -44,7 +44,7 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Print the settings of all commands, or of one that follows --config; returns the exit code."""
+    """Print the settings of all commands, or of the command that follows --config. Returns the exit code."""
     if options.command not in (None, *COMMANDS):
         raise _unknown(options.command)
     for place, command in enumerate(COMMANDS if options.command is None else (options.command,)):
@@ -56,9 +56,9 @@ def run(options: Options) -> int:
 
 
 def run_words(words: Sequence[str]) -> int | None:
-    """Print the settings of the command that ``words`` begin with; None if they begin with none.
+    """Print the settings of the command that ``words`` begin with. Returns None if they begin with no command.
 
-    Raises InvalidArgument: an option of a command stands without it.
+    Raises InvalidArgument if an option of a command is given without the command.
     """
     if not words or words[0] not in COMMANDS:
         flags = [word.partition("=")[0] for word in words if word.startswith("-") and not word.startswith("--config")]

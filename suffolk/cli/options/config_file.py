@@ -17,7 +17,7 @@ from suffolk.datastore.settings import parse_toml
 COMMANDS = ("generate", "worker", "serve", "train", "capacity")
 """The commands that read a file."""
 UNSET = ("config", "assignments")
-"""Settings that only the command line has."""
+"""Settings that can be given only on the command line."""
 
 
 def command_settings(command: str, words: Sequence[str] = ()) -> dict[str, Setting]:
@@ -32,7 +32,7 @@ def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str
     The command's table wins over keys at the top. Checks the whole file.
 
     Raises:
-        NotFound, InvalidArgument: the file cannot be read, or has an unknown key or a value of a wrong type or out of range.
+        NotFound, InvalidArgument: the file cannot be read, has an unknown key, or has a value of a wrong type or out of range.
     """
     document = read_toml(path)
     known = {
@@ -53,7 +53,7 @@ def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The parsed file. Raises NotFound or InvalidArgument: it cannot be read, or is not TOML."""
+    """The parsed file. Raises NotFound or InvalidArgument if it cannot be read, or is not TOML."""
     try:
         return parse_toml(read_bounded(path).decode("utf-8-sig"))
     except FileNotFoundError:

@@ -33,7 +33,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def make_parser(prog: str, description: str, examples: str, settings: Mapping[str, Setting]) -> Parser:
-    """The parser of the command ``prog``. It reads values as texts. Settings that are not given are not in the namespace."""
+    """The parser of the command ``prog``. It reads values as texts. Its namespace holds only the given settings."""
     words = [f"[{each.metavar}{' ...' if each.many else ''}]" for each in settings.values() if each.positional]
     parser = Parser(
         prog=prog,
@@ -54,7 +54,7 @@ def make_parser(prog: str, description: str, examples: str, settings: Mapping[st
 
 
 def parse_words(parser: Parser, settings: Mapping[str, Setting], words: Sequence[str]) -> dict[str, list[str]]:
-    """The texts that ``words`` give to each setting. Raises InvalidArgument: an option is unknown, or lacks its value."""
+    """The texts that ``words`` give to each setting. Raises InvalidArgument if an option is unknown, or lacks its value."""
     end = words.index("--") if "--" in words else len(words)
     found, left = parser.parse_known_intermixed_args(words[:end])
     for word in left:
@@ -69,7 +69,7 @@ def parse_words(parser: Parser, settings: Mapping[str, Setting], words: Sequence
 
 
 def example_lines(examples: str) -> list[str]:
-    """The examples of a command under their heading. A remark behind a command becomes a comment of the shell."""
+    """The examples of a command under their heading. A remark after a command becomes a comment of the shell."""
     lines = [_REMARK.sub(r"\1# ", line) for line in examples.strip().splitlines()]
     return ["examples:", *(f"  {line}" if line else "" for line in lines)]
 

@@ -70,7 +70,7 @@ def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: 
 
 
 def _spare_inputs(settings: Mapping[str, Setting], given: Mapping[str, Given]) -> None:
-    """Refuse to write a file that another setting names too."""
+    """Raise an error if a file to write is also named by another setting."""
     for name in (name for name in given if name in settings and settings[name].written):
         each = given[name]
         for label, value in ((more.label, more.value) for other, more in given.items() if other != name):
@@ -81,7 +81,7 @@ def _spare_inputs(settings: Mapping[str, Setting], given: Mapping[str, Given]) -
 
 
 def _is_same_file(one: Any, other: Any) -> bool:
-    """Whether both are paths of one file that exists. Devices are no files."""
+    """Whether both paths name the same existing file. Devices do not count as files."""
     with suppress(OSError, ValueError):
         return isinstance(other, str | Path) and os.path.isfile(one) and os.path.samefile(one, other)
     return False

@@ -69,17 +69,17 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Its name on the command line."""
+        """The setting's name on the command line."""
         return self.name if self.rare else self.metavar if self.positional else self.flag
 
     @property
     def limits(self) -> str:
-        """Its choices or range in words; empty without any."""
+        """The choices or range in words; empty if there are none."""
         return f"one of {', '.join(self.choices)}" if self.choices else str(self.within or "")
 
     @property
     def domain(self) -> str:
-        """Its type and limits in words."""
+        """The type and limits in words."""
         noun = "a size such as 500M" if self.read is not None else _NOUNS[self.kind]
         words = self.limits if self.choices else f"{noun} {self.limits}".strip()
         return f"a list, each {words}" if self.many else words
@@ -130,7 +130,7 @@ class Configurable(Assignable):
 
 
 def passed_on(options: Options, kind: type[T], **more: Any) -> T:
-    """Make a ``kind`` from the fields of ``options`` that have the same names.
+    """Make a ``kind`` from the fields of the same names in ``options``.
 
     ``more``: values of further fields. Raises what ``kind`` raises.
     """
@@ -159,7 +159,7 @@ def settings_of(options: type[Options], words: Sequence[str] = ()) -> dict[str, 
 
 
 def _in_order(options: type) -> list[type]:
-    """The class and its bases, each once. The class comes first if it has a GROUP, and last if it has none."""
+    """The class and its bases, each once. A class with a GROUP comes before its bases, a class without GROUP after them."""
     found: list[type] = []
     for base in options.__bases__:
         found += [each for each in _in_order(base) if each not in found]

@@ -81,7 +81,7 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
 
 
 def at_home(text: str) -> str:
-    """``text`` with the home folder in place of ~, which shells replace neither in --option=~/x nor in files of settings."""
+    """``text`` with the home folder in place of ~. Shells do not replace ~ in --option=~/x, nor in files of settings."""
     return _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), text)
 
 
