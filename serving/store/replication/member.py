@@ -22,8 +22,7 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same
-number."""
+"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give one number."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
@@ -209,8 +208,7 @@ class Member:
             self._following = epoch
 
     def repeat(self, records: Sequence[Record], epoch: int, ahead: tuple[int, int] | None, now: int = 0) -> int:
-        """Make the changes of the leader of ``epoch``. Returns the next number once the changes are as durable as the
-        settings require.
+        """Make the changes of the leader of ``epoch``. Return the next number once they are as durable as the settings require.
 
         Args:
             ahead: the leader's position and digest, if the store has all changes after these; else None.
@@ -338,8 +336,7 @@ class Member:
     def _wanted(self, value: Leadership) -> set[str]:
         """The copies that should be in sync. Silent copies are left out if the others are enough.
 
-        If they are not enough, the leader itself may be cut off. A silent copy that stays in sync can then succeed it
-        sooner.
+        If they are not enough, the leader itself may be cut off. A silent copy in sync can then succeed it sooner.
         """
         joined = {*value.in_sync, *self._feed.admit(), self.id}
         heard = joined.difference(self._feed.silent())
@@ -349,8 +346,7 @@ class Member:
         self._feed.require([each for each in in_sync if each != self.id])
 
     def _leads_by_register(self) -> bool:
-        """Whether this process leads according to the register. A bid may have succeeded although its answer was
-        lost."""
+        """Whether this process leads according to the register. A bid whose answer was lost may have succeeded."""
         value = self.entry.value
         epoch = self._led if self._feed.leads else self._bid
         return (value.leader, value.run, value.epoch) == (self.id, self._run, epoch)
@@ -383,8 +379,7 @@ class Member:
             self._note_step()
 
     def _note_step(self) -> None:
-        """Note that each change acknowledged since the register was read is on all copies that the register has in
-        sync."""
+        """Note that each change acknowledged since the register was read is on all copies in sync."""
         if self._compared and self.id in self.entry.value.in_sync:
             self._sure_at = self._read_at
 
