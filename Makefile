@@ -47,7 +47,7 @@ PART = $(ROOM:suffolk/%=%)
 check: .venv/ready
 	.venv/bin/ruff check $(ROOM) tests/$(PART) && .venv/bin/ruff format --check $(ROOM) tests/$(PART) && .venv/bin/lint-imports --no-logo
 	.venv/bin/mypy -p suffolk.$(subst /,.,$(PART))
-	.venv/bin/python -m pytest -n 2 tests/$(PART)
+	.venv/bin/python -m pytest -n 4 tests/$(PART)  # more than the cores, because tests of servers wait
 
 # What differs beyond noise between two results of one measurement: make compare OLD=before.json NEW=after.json
 compare: .venv/ready
