@@ -25,7 +25,6 @@ _NAMES = {
     "the prediction": "prediction",
     "the prompt": "prompt",
     "logit_bias": "logit_bias",
-    "the grammar (json_schema)": "response_format",
     "datastore": "suffolk.datastores",
     "drafter": "suffolk.drafter",
     "group": "suffolk.group",

@@ -74,6 +74,8 @@ def check_extra(
             use = _use(name, fields, instead)
             if _asks(name, value) and value != fields.get(use):
                 raise InvalidField(path + name, f": not supported here; {_advice(use)}")
+        elif (parts := name.split(".", 1))[0] in fields and len(parts) > 1:
+            raise InvalidField(path + name, f': unknown field; give {{"{parts[0]}": {{"{parts[1]}": ...}}}}')
         elif near := meant(name, (*fields, *IGNORED, *NEUTRAL)):
             is_lacked = near in NEUTRAL and near not in fields
             also = f" It is not supported here; {_advice(_use(near, fields, instead))}" if is_lacked else ""

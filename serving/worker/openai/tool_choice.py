@@ -101,6 +101,7 @@ def read_tool_choice(
     if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
         functions, choice = _read_allowed(choice, functions)
     if isinstance(choice, Mapping):
+        check_names("tool_choice.", choice, ("type", "function", "allowed_tools"))
         named = choice.get("function")
         if choice.get("type", "function") != "function":
             raise InvalidArgument(
@@ -111,6 +112,7 @@ def read_tool_choice(
             raise InvalidArgument(
                 Field("tool_choice"), ".function is no object; give {'type': 'function', 'function': {'name': ...}}"
             )
+        check_names("tool_choice.function.", named, ("name",))
         return named_choice(functions, named.get("name"), "tool_choice")
     if choice not in (None, "none", "auto", "required"):
         raise InvalidArgument(Field("tool_choice"), f" is {choice!r}; it must be none, auto, required or a function")
@@ -163,9 +165,12 @@ def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, M
 def _function(path: str, tool: Mapping[str, Any]) -> object:
     """The function of ``tool``, which may leave its type out, as in vLLM. ``path``: of the function."""
     kind, function = tool.get("type", "function"), tool.get("function")
+    entry = path.removesuffix(".function")
+    check_names(f"{entry}.", tool, ("type", "function"))
     if kind != "function":
-        field = f"{path.removesuffix('.function')}.type"
-        raise InvalidArgument(Field(field), f" is {kind!r}; it must be function, as only functions can be called")
+        raise InvalidArgument(
+            Field(f"{entry}.type"), f" is {kind!r}; it must be function, as only functions can be called"
+        )
     if not isinstance(function, Mapping):
         raise InvalidArgument(Field(path), " is no object; give {'name': ..., 'parameters': {...}}")
     return function

@@ -42,6 +42,8 @@ MAX_STATES = 50_000
 
 A parser that needs more states fails, and cannot be used again.
 """
+INITIAL_FUEL = 300_000
+"""The most work for the first mask, in the library's unit: about a quarter of a second. An engine may have to repeat it."""
 
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 """An escape in GBNF or Lark."""
@@ -94,12 +96,16 @@ class GrammarCompiler:
         from llguidance import LLMatcher, LLParserLimits
 
         def make() -> LLMatcher:
-            matcher = LLMatcher(vocabulary, source, log_level=0, limits=LLParserLimits(max_lexer_states=MAX_STATES))
+            matcher = LLMatcher(vocabulary, source, log_level=0, limits=limits)
             if not matcher.is_error():
-                matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
+                mask = matcher.compute_bitmask()  # the first one is slow: compute it here, not in the engine
+                first = next(iter(_members(mask)), None)
+                if first is not None and matcher.try_consume_tokens([first]):  # too large a grammar fails here
+                    matcher.rollback(1)
             return matcher
 
         source = _after(grammar.before, _source(grammar))
+        limits = LLParserLimits(max_lexer_states=MAX_STATES, initial_lexer_fuel=INITIAL_FUEL)
         return _on_large_stack(make)
 
     def load(self) -> LLTokenizer:
@@ -170,7 +176,7 @@ def _after(rules: str, source: str) -> str:
 
 
 def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
-    return grammar.refusal(f"is refused: {reason}", f"the grammar ({grammar.kind})")
+    return grammar.refusal(f"is refused: {reason}", f"grammar ({grammar.kind})")
 
 
 def _check(grammar: Grammar) -> None:

@@ -39,13 +39,13 @@ class GrammarMatcher:
         vocab_size: columns of the logits.
     """
 
-    def __init__(self, new_parser: Callable[[], LLMatcher], vocab_size: int) -> None:
-        """``new_parser``: makes a parser of the grammar for this vocabulary (``GrammarCompiler.compile``).
+    def __init__(self, new_parser: Callable[[], LLMatcher], vocab_size: int, grammar: Grammar) -> None:
+        """``new_parser``: makes a parser of ``grammar`` for this vocabulary (``GrammarCompiler.compile``).
 
         Raises as ``new_parser``.
         """
         self.vocab_size = vocab_size
-        self._new_parser = new_parser
+        self._new_parser, self._grammar = new_parser, grammar
         self._parser = new_parser()
         self._text: list[int] = []
         self._warned = False
@@ -55,7 +55,7 @@ class GrammarMatcher:
         """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
         if grammar is None:
             return None
-        return GrammarMatcher(partial(GrammarCompiler.of(target).compile, grammar), target.vocab_size)
+        return GrammarMatcher(partial(GrammarCompiler.of(target).compile, grammar), target.vocab_size, grammar)
 
     def is_complete(self, generated: npt.NDArray[np.int32]) -> bool:
         """Whether only the end of the text may follow ``generated``. REQUIRES: it extends the ``generated`` of the last call."""
@@ -86,7 +86,7 @@ class GrammarMatcher:
         if failure and not masks[0].any():
             masks, failure = self._masks(contexts)  # with a new parser
         if failure and not masks[0].any():
-            raise InvalidArgument(failure)
+            raise failure
         if failure and not self._warned:
             log.warning("%s; continuing without that draft", failure)
             self._warned = True
@@ -95,11 +95,8 @@ class GrammarMatcher:
         )
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
-    def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], str]:
-        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the reason of a failure, else "".
-
-        The reason is a text, because the error itself would keep the memory of the step until a garbage collection.
-        """
+    def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], InvalidArgument | None]:
+        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the error of a parser that failed."""
         masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
         self._follow(contexts.tokens[contexts.prompt_length :])
         end = time.monotonic() + MOST_SECONDS
@@ -112,8 +109,8 @@ class GrammarMatcher:
                 if time.monotonic() > end:
                     break
         except InvalidArgument as error:
-            return masks, str(error)
-        return masks, ""
+            return masks, error.with_traceback(None)  # frames would keep the step's memory until a garbage collection
+        return masks, None
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
         """Yields the rows whose drafted tokens are allowed, row 0 first. When a row is yielded, the parser has read the row's text.
@@ -157,8 +154,8 @@ class GrammarMatcher:
     def _require_sound(self) -> None:
         if self._parser.is_error():
             reason = str(self._parser.get_error()).partition("\n")[0]
-            raise InvalidArgument(
-                f"the grammar failed after {len(self._text)} tokens: {reason}; simplify the grammar or shorten the text"
+            raise self._grammar.refusal(
+                f"failed after {len(self._text)} tokens: {reason}; simplify the grammar or shorten the text", "grammar"
             )
 
 

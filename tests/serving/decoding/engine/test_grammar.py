@@ -91,6 +91,22 @@ def test_a_grammar_of_the_empty_text_alone_is_refused(target: Target, kind: str,
 
 
 @pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("regex", "(a{1000}){1000}"),
+        ("lark", "start: /(a{1000}){1000}/"),
+        ("json_schema", '{"type": "string", "pattern": "^(a{1000}){1000}$"}'),
+    ],
+)
+def test_an_expression_that_is_too_large_is_refused_at_once(target: Target, kind: str, text: str) -> None:
+    """Regression: it failed after the first token, and the engine compiled it again, for seconds in which no text went on."""
+    with pytest.raises(InvalidArgument, match=r"guided is refused: .*too many expressions") as refusal:
+        GrammarMatcher.of(target, Grammar(kind, text, "guided"))
+    assert refusal.value.field == "guided"
+    GrammarMatcher.of(target, Grammar("regex", "(a{100}){100}"))
+
+
+@pytest.mark.parametrize(
     ("schema", "number"),
     [
         ({"const": -(1 << 63)}, "const -9223372036854775808"),
@@ -250,11 +266,13 @@ class Fragile:
 def fragile(target: Target, bad: str = "", dark: str = "") -> GrammarMatcher:
     """A matcher of ``(a|b|c)+``."""
 
+    grammar = Grammar("regex", "(a|b|c)+", "guided_regex")
+
     def new_parser() -> Any:
         tokens = [tokens_of(each)[0] if each else -1 for each in (bad, dark)]
-        return Fragile(GrammarCompiler.of(target).compile(Grammar("regex", "(a|b|c)+")), *tokens)
+        return Fragile(GrammarCompiler.of(target).compile(grammar), *tokens)
 
-    return GrammarMatcher(new_parser, target.vocab_size)
+    return GrammarMatcher(new_parser, target.vocab_size, grammar)
 
 
 def contexts(text: str, drafted: str) -> RowContexts:
@@ -265,8 +283,11 @@ def contexts(text: str, drafted: str) -> RowContexts:
 
 def test_a_parser_that_fails_on_a_draft_starts_again(target: Target) -> None:
     matcher = fragile(target, bad="b")
-    with pytest.raises(InvalidArgument, match="the grammar failed after 1 tokens: the parser is too complex"):
+    with pytest.raises(
+        InvalidArgument, match="guided_regex failed after 1 tokens: the parser is too complex"
+    ) as caught:
         matcher.allowed(contexts("a", "cb"))
+    assert caught.value.field == "guided_regex"
     assert matcher.allowed(contexts("ac", "ca")).tolist() == [True, True, True]
     masked = matcher.apply(torch.zeros(3, 257), contexts("ac", "cb"))
     assert [bool((row == 0).any()) for row in masked] == [True, True, False]  # only the draft's row is invalid
@@ -281,7 +302,7 @@ def test_a_mask_that_fails_behind_a_draft_is_that_of_a_dead_row(
         masked = matcher.apply(torch.zeros(3, 257), contexts("ab", "ac"))
         assert [bool((row == 0).any()) for row in masked] == [True, True, False]
     assert [record.getMessage() for record in caplog.records] == [
-        "the grammar failed after 2 tokens: the lexer is too complex; simplify the grammar or shorten the text; "
+        "guided_regex failed after 2 tokens: the lexer is too complex; simplify the grammar or shorten the text; "
         "continuing without that draft"
     ]
 
@@ -304,7 +325,7 @@ def test_a_parser_that_fails_on_the_text_is_an_error(target: Target, bad: str, d
     matcher = fragile(target, bad, dark)
     assert not matcher.is_complete(np.array(tokens_of("ab")))
     for _ in range(2):
-        with pytest.raises(InvalidArgument, match="the grammar failed after 2 tokens"):
+        with pytest.raises(InvalidArgument, match="guided_regex failed after 2 tokens"):
             matcher.apply(torch.zeros(1, 257), contexts("ab", ""))
 
 

@@ -75,6 +75,12 @@ def test_the_tables_agree() -> None:
         (function(strict="yes"), "tools[0].function.strict", "is 'yes'; it must be true or false"),
         ({"functions": [{"name": "f", "Parameters": SCHEMA}]}, "functions[0].Parameters", "did you mean parameters?"),
         ({"response_format": {"typ": "json_object"}}, "response_format.typ", "did you mean type?"),
+        ({"tools": [{"typ": "function", "function": {"name": "f"}}]}, "tools[0].typ", "did you mean type?"),
+        (function() | {"tool_choice": {"typ": "function"}}, "tool_choice.typ", "did you mean type?"),
+        (function() | {"tool_choice": {"function": {"nme": "f"}}}, "tool_choice.function.nme", "did you mean name?"),
+        # a path as a name
+        ({"suffolk.drafter": "none"}, "suffolk.drafter", 'give {"suffolk": {"drafter": ...}}'),
+        ({"stream_options.include_usage": True}, "stream_options.include_usage", 'give {"stream_options": {"incl'),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA, "strickt": True}}},
             "response_format.json_schema.strickt",
