@@ -39,6 +39,7 @@ _SMALL = 1 << 16
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+_STOPPED = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class PacedFlow(FlowControl):
@@ -243,6 +244,11 @@ class LimitedProtocol(H11Protocol):
     def _end_read(self) -> None:
         if self.flow.is_paused:  # the server has not yet used earlier data
             self._watch_read()
+            return
+        is_partial = self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]
+        if is_partial or self.conn.our_state is h11.SEND_RESPONSE:
+            self.transport.write(_STOPPED)
+            self.transport.close()
         else:
             self.transport.abort()
 

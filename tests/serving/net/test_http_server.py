@@ -94,8 +94,22 @@ def test_a_connection_may_be_idle_for_longer_than_a_request_may_stop(monkeypatch
         assert ask(client) == 200
         assert client.sock is first
         first.sendall(b"GET /")
-        assert first.recv(1) == b""
+        assert first.recv(12) == b"HTTP/1.1 408"
         client.close()
+
+
+@pytest.mark.parametrize(("path", "begin"), [("/size", b"HTTP/1.1 408 Request Timeout"), ("/", b"HTTP/1.1 200 OK")])
+def test_an_upload_that_stops_gets_one_answer(monkeypatch: pytest.MonkeyPatch, path: str, begin: bytes) -> None:
+    """Regression: the connection ended without an answer."""
+    limits = HttpLimits(read_seconds=0.2)
+    answer = b""
+    with serving(monkeypatch, 16 * MIB, limits) as address, socket.create_connection(address, HANG) as stopped:
+        stopped.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\npart".encode())
+        with contextlib.suppress(ConnectionResetError):
+            while part := stopped.recv(MIB):
+                answer += part
+    assert answer.startswith(begin)
+    assert answer.count(b"HTTP/1.1") == 1
 
 
 def test_a_new_connection_takes_the_place_of_the_longest_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
