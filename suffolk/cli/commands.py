@@ -124,9 +124,8 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         raise InvalidArgument(
             f"{words[0]} needs one of its commands: {', '.join(group)}; see 'suffolk {words[0]} --help'"
         )
-    raise InvalidArgument(
-        f"unknown command {words[0]}{nearest(words[0], COMMANDS, least=_ALIKE)}; see 'suffolk --help'"
-    )
+    kind, known = ("option", ("--help", "--version")) if words[0].startswith("-") else ("command", tuple(COMMANDS))
+    raise InvalidArgument(f"unknown {kind} {words[0]}{nearest(words[0], known, least=_ALIKE)}; see 'suffolk --help'")
 
 
 def find_command(name: str) -> Command:

@@ -65,6 +65,7 @@ def test_an_unknown_command_is_refused(capsys):
         (["frobnicate"], "unknown command frobnicate; see 'suffolk --help'"),
         (["generat"], "unknown command generat (did you mean generate?); see 'suffolk --help'"),
         (["run"], "unknown command run; see 'suffolk --help'"),
+        (["--hlep"], "unknown option --hlep (did you mean --help?); see 'suffolk --help'"),
         (["plan", "--x"], "unknown command plan; it is hierarchy plan now"),
         (["bench", "hybrid"], "unknown command bench hybrid; it is bench decode now"),
         (["hierarchy", "x"], "unknown command hierarchy x; use hierarchy plan"),

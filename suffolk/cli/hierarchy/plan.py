@@ -100,7 +100,7 @@ class Options(MeasuringOptions, DeviceOptions, HierarchyOptions):
 
 def run(options: Options) -> int:
     if (options.rates is None) is not options.measure:
-        raise InvalidArgument("plan needs --rates FILE, or --measure with --model and --prompts; give one of them")
+        raise InvalidArgument("--rates is missing; give --rates FILE, or --measure with --model and --prompts")
     if options.rates is not None:
         for name, given in options.given.items():
             if name not in _COMMON:

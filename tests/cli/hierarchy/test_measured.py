@@ -89,7 +89,7 @@ def test_given_stacks_are_predicted_and_measured(folders: dict[str, str], capsys
         (["--exit", "0"], "level 'exit-0' is unknown"),
         (["--depth", "65"], "--depth is 65; it must be between 1 and 64"),
         (["--rounds", "0"], "--rounds is 0; it must be 1 or more"),
-        (["--rates", "x"], "plan needs --rates FILE, or --measure with --model and --prompts; give one of them"),
+        (["--rates", "x"], "--rates is missing; give --rates FILE, or --measure with --model and --prompts"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(
