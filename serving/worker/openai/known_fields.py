@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.worker.openai.other_fields import IGNORED, INSTEAD, MEANINGFUL, NEUTRAL
+from suffolk.serving.worker.openai.other_fields import IGNORED, OTHER
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -64,20 +64,21 @@ def check_extra(
         path: path of the object in the request, with a dot at its end; empty for the request itself.
         extra: the fields that the object does not have, by name.
         fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
-        instead: fields that other paths have -> what to use for this object. It counts before ``INSTEAD``.
+        instead: fields that other paths have -> what to use for this object. It counts before ``OTHER``.
     """
     _check_number(path, len(extra))
     for name, value in extra.items():
         if value is None or name in IGNORED:
             continue
-        if name in instead or name in NEUTRAL:
+        if name in instead or name in OTHER:
             use = _use(name, fields, instead)
-            if _asks(name, value) and value != fields.get(use):
+            is_asked = OTHER[name].asks(value) if name in OTHER else value is not False
+            if is_asked and value != fields.get(use):
                 raise InvalidField(path + name, f": not supported here; {_advice(use)}")
         elif (parts := name.split(".", 1))[0] in fields and len(parts) > 1:
             raise InvalidField(path + name, f': unknown field; give {{"{parts[0]}": {{"{parts[1]}": ...}}}}')
-        elif near := meant(name, (*fields, *IGNORED, *NEUTRAL)):
-            is_lacked = near in NEUTRAL and near not in fields
+        elif near := meant(name, (*fields, *IGNORED, *OTHER)):
+            is_lacked = near in OTHER and near not in fields
             also = f" It is not supported here; {_advice(_use(near, fields, instead))}" if is_lacked else ""
             raise InvalidField(path + name, f": unknown field; did you mean {near}?{also}")
 
@@ -107,7 +108,7 @@ def _check_number(path: str, unknown: int) -> None:
 
 def is_known(name: str) -> bool:
     """Whether a field that the worker lacks belongs to another server."""
-    return name in IGNORED or name in NEUTRAL
+    return name in IGNORED or name in OTHER
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -121,19 +122,16 @@ def _letters(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _asks(name: str, value: Any) -> bool:
-    """Whether ``value`` of a field that is lacked asks for something."""
-    if name not in NEUTRAL:
-        return value is not False
-    return (bool(value) or name in MEANINGFUL) and value not in NEUTRAL[name]
-
-
 def _use(name: str, fields: Mapping[str, Any], instead: Mapping[str, str]) -> str:
     """What to use for the field ``name``, which is lacked; empty if there is nothing."""
-    use = instead.get(name) or INSTEAD.get(name, "")
-    while use in instead or (use in INSTEAD and use not in fields):
-        use = instead.get(use) or INSTEAD[use]
+    use = instead.get(name) or _other_use(name)
+    while use in instead or (_other_use(use) and use not in fields):
+        use = instead.get(use) or _other_use(use)
     return use
+
+
+def _other_use(name: str) -> str:
+    return OTHER[name].use if name in OTHER else ""
 
 
 def _advice(use: str) -> str:

@@ -3,7 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class OtherField:
+    """A field that is refused if its value asks for something. Null never does.
+
+    Attributes:
+        use: what to use in its place.
+        neutral: values that ask for nothing.
+        falsy_asks: whether false, 0 and empty values ask for something too.
+    """
+
+    use: str = ""
+    neutral: tuple[Any, ...] = ()
+    falsy_asks: bool = False
+
+    def asks(self, value: Any) -> bool:
+        """Whether ``value`` asks for something."""
+        return (bool(value) or self.falsy_asks) and value not in self.neutral
+
 
 IGNORED = frozenset(
     (
@@ -20,198 +41,160 @@ IGNORED = frozenset(
         *("preserved_tokens", "slot_id", "sse_ping_interval"),  # llama.cpp
         *("adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n"),
         *("dry_sequence_breakers", "dynatemp_exponent", "dynatemp_high", "dynatemp_low"),
-        *(
-            "mirostat_eta",
-            "mirostat_tau",
-            "smoothing_curve",
-            "xtc_threshold",
-        ),  # samplers, with a field that turns it on
+        *("mirostat_eta", "mirostat_tau", "smoothing_curve"),
+        "xtc_threshold",  # samplers, each with another field that turns it on
     )
 )
 """Fields without effect on the text."""
-_OTHERS = (
-    *("audio", "extra_body", "include_obfuscation", "moderation", "web_search_options"),  # OpenAI
-    *("background", "context_management", "conversation", "echo", "functions", "include", "input"),
-    *("instructions", "max_output_tokens", "max_tool_calls", "messages", "previous_response_id"),
-    *("prompt", "reasoning_effort", "suffix", "tools", "top_logprobs"),  # of another path
-    *("allowed_token_ids", "chat_template", "chat_template_kwargs", "continue_final_message"),
-    *("documents", "early_stopping", "guided_json_object", "guided_whitespace_pattern"),
-    *("logits_processors", "logprob_token_ids", "media_io_kwargs", "mm_processor_kwargs"),
-    *("prompt_embeds", "repetition_detection", "return_prompt_text", "return_token_ids"),
-    *("return_token_offsets", "structural_tag", "thinking_token_budget", "use_beam_search"),
-    *("vllm_xargs", "watermarking"),  # vLLM
-    *("content", "dry_multiplier", "dynatemp_range", "enable_thinking", "grammar_lazy"),
-    *("grammar_triggers", "image_data", "lora", "min_keep", "mirostat", "n_discard", "n_indent"),
-    *("n_keep", "n_probs", "penalize_nl", "post_sampling_probs", "reasoning_budget_message"),
-    *("reasoning_control", "reasoning_in_content", "response_fields", "return_progress"),
-    *("return_tokens", "samplers", "thinking_forced_open", "timings_per_token"),
-    "xtc_probability",  # llama.cpp
-    *("adapter_id", "custom_logit_processor", "decoder_input_details", "ebnf", "format"),
-    *("generation_config", "images", "input_ids", "inputs", "lora_path", "lora_request"),
-    *("max_length", "max_new_tokens", "no_stop_trim", "options", "parameters", "regex"),
-    *("return_full_text", "return_hidden_states", "return_meta_info", "return_prompt_token_ids"),
-    *("return_routed_experts", "sampling_params", "session_params", "stop_regex"),
-    *("stop_sequences", "system", "think", "top_n_tokens", "truncate", "watermark"),  # SGLang, TGI, Ollama
-    *("echo_last", "enable_search", "max_gen_len", "max_tokens_to_sample", "nvext", "plugins"),
-    *("prompt_mode", "prompt_truncate_len", "random_seed", "raw_output", "reasoning"),
-    *("safe_prompt", "search_parameters", "speculation", "thinking", "thinking_budget"),
-    "thinking_config",  # DashScope, DeepSeek, Mistral, OpenRouter and xAI
-    *("contents", "generationConfig", "systemInstruction", "system_instruction"),  # Gemini
-    *("ban_eos_token", "banned_strings", "banned_tokens", "begin_suppress_tokens", "bypass_eos"),
-    *("custom_token_bans", "dynamic_temperature", "epsilon_cutoff", "eta_cutoff"),
-    *("grammar_string", "min_length", "mirostat_mode", "negative_prompt", "no_repeat_ngram_size"),
-    *("nsigma", "penalty_alpha", "render_special", "sampler_order", "sampler_priority", "skew"),
-    *("smoothing_factor", "stop_sequence", "stopping_strings", "suppress_tokens"),
-    *("temperature_last", "top_a"),  # text-generation-webui, KoboldCpp and TabbyAPI
+_PLAIN = (
+    # OpenAI
+    *("audio", "include_obfuscation", "moderation", "web_search_options"),
+    # of another path
+    *("context_management", "echo", "suffix"),
+    # vLLM
+    *("chat_template", "documents", "early_stopping", "logits_processors", "logprob_token_ids"),
+    *("media_io_kwargs", "mm_processor_kwargs", "prompt_embeds", "repetition_detection"),
+    *("return_token_ids", "return_token_offsets", "structural_tag", "use_beam_search", "vllm_xargs"),
+    "watermarking",
+    # llama.cpp
+    *("dry_multiplier", "dynatemp_range", "grammar_lazy", "grammar_triggers", "image_data", "lora"),
+    *("min_keep", "mirostat", "n_discard", "n_indent", "n_keep", "penalize_nl", "post_sampling_probs"),
+    *("reasoning_budget_message", "reasoning_control", "reasoning_in_content", "response_fields"),
+    *("return_progress", "thinking_forced_open", "timings_per_token", "xtc_probability"),
+    # SGLang, TGI, Ollama
+    *("adapter_id", "custom_logit_processor", "images", "lora_path", "lora_request"),
+    *("return_hidden_states", "return_meta_info", "return_routed_experts", "session_params"),
+    *("stop_regex", "watermark"),
+    # DashScope, DeepSeek, Mistral, OpenRouter and xAI
+    *("echo_last", "enable_search", "plugins", "prompt_mode", "raw_output", "safe_prompt"),
+    "search_parameters",
+    # text-generation-webui, KoboldCpp and TabbyAPI
+    *("begin_suppress_tokens", "dynamic_temperature", "epsilon_cutoff", "eta_cutoff", "mirostat_mode"),
+    *("negative_prompt", "no_repeat_ngram_size", "nsigma", "penalty_alpha", "sampler_order"),
+    *("sampler_priority", "skew", "smoothing_factor", "temperature_last", "top_a"),
 )
-"""Fields of which each value but null, false, 0 and empty ones asks for something."""
-NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
-    "adaptive_target": (-1,),
-    "add_generation_prompt": (True,),
-    "add_special_tokens": (True,),
-    "best_of": (1,),
-    "do_sample": (True,),
-    "encoder_repetition_penalty": (1,),
-    "function_call": ("none", "auto"),
-    "guidance_scale": (1,),
-    "guided_decoding_backend": ("auto", "guidance"),
-    "include_reasoning": (True,),
-    "length_penalty": (1,),
-    "modalities": (["text"],),
-    "n_cmpl": (1,),
-    "n_predict": (-1,),
-    "num_beams": (1,),
-    "num_predict": (-1,),
-    "num_return_sequences": (1,),
-    "parallel_tool_calls": (True,),
-    "parse_tool_calls": (True,),
-    "reasoning_budget": (-1,),
-    "reasoning_budget_tokens": (-1,),
-    "reasoning_format": ("auto",),
-    "rep_pen": (1,),
-    "rep_pen_range": (-1,),
-    "repeat_last_n": (64, -1),
-    "repeat_penalty": (1,),
-    "repetition_penalty_range": (-1,),
-    "sampler_seed": (-1,),
-    "separate_reasoning": (True,),
-    "t_max_predict_ms": (-1,),
-    "text": (
-        {"format": {"type": "text"}},
-        {"verbosity": "medium"},
-        {"format": {"type": "text"}, "verbosity": "medium"},
+"""Fields without a row of their own below."""
+OTHER: Mapping[str, OtherField] = dict.fromkeys(_PLAIN, OtherField()) | {
+    "adaptive_target": OtherField(neutral=(-1,)),
+    "add_generation_prompt": OtherField("/v1/chat/completions", (True,), falsy_asks=True),
+    "add_special_tokens": OtherField("token ids as prompt", (True,), falsy_asks=True),
+    "allowed_token_ids": OtherField(falsy_asks=True),
+    "background": OtherField("stream, as nothing is stored"),
+    "ban_eos_token": OtherField("ignore_eos"),
+    "banned_strings": OtherField("bad_words"),
+    "banned_tokens": OtherField("bad_words"),
+    "best_of": OtherField(neutral=(1,)),
+    "bypass_eos": OtherField("ignore_eos"),
+    "chat_template_kwargs": OtherField("/v1/chat/completions"),
+    "content": OtherField("prompt, or messages"),
+    "contents": OtherField("messages"),
+    "continue_final_message": OtherField("/v1/chat/completions"),
+    "conversation": OtherField("messages, or prompt, with the whole conversation, as nothing is stored"),
+    "custom_token_bans": OtherField("logit_bias"),
+    "decoder_input_details": OtherField("prompt_logprobs"),
+    "do_sample": OtherField("temperature 0", (True,), falsy_asks=True),
+    "ebnf": OtherField("grammar"),
+    "enable_thinking": OtherField("chat_template_kwargs with enable_thinking", falsy_asks=True),
+    "encoder_repetition_penalty": OtherField(neutral=(1,)),
+    "extra_body": OtherField("its fields as fields of the request"),
+    "format": OtherField("response_format"),
+    "function_call": OtherField("/v1/chat/completions", ("none", "auto")),
+    "functions": OtherField("/v1/chat/completions"),
+    "generationConfig": OtherField("its fields as fields of the request"),
+    "generation_config": OtherField("its fields as fields of the request"),
+    "grammar_string": OtherField("grammar"),
+    "guidance_scale": OtherField(neutral=(1,)),
+    "guided_decoding_backend": OtherField(neutral=("auto", "guidance"), falsy_asks=True),
+    "guided_json_object": OtherField("structured_outputs with json_object"),
+    "guided_whitespace_pattern": OtherField(
+        "the option whitespace_pattern under x-guidance of the schema", falsy_asks=True
     ),
-    "tfs": (1,),
-    "tfs_z": (1,),
-    "thinking_budget_tokens": (-1,),
-    "tool_choice": ("none", "auto"),
-    "top_n_sigma": (-1,),
-    "truncation": ("disabled",),
-    "truncation_side": ("left",),
-    "typical": (1,),
-    "typical_p": (1,),
-    "verbosity": ("medium",),
+    "include": OtherField("logprobs"),
+    "include_reasoning": OtherField("/v1/chat/completions", (True,), falsy_asks=True),
+    "input": OtherField("messages, or /v1/responses"),
+    "input_ids": OtherField("prompt of /v1/completions"),
+    "inputs": OtherField("prompt, or messages"),
+    "instructions": OtherField("a message of the role system, or /v1/responses"),
+    "length_penalty": OtherField(neutral=(1,)),
+    "max_gen_len": OtherField("max_tokens"),
+    "max_length": OtherField("max_tokens"),
+    "max_new_tokens": OtherField("max_tokens"),
+    "max_output_tokens": OtherField("max_tokens"),
+    "max_tokens_to_sample": OtherField("max_tokens"),
+    "max_tool_calls": OtherField("parallel_tool_calls: false for one call"),
+    "messages": OtherField("/v1/chat/completions"),
+    "min_length": OtherField("min_tokens"),
+    "modalities": OtherField(neutral=(["text"],)),
+    "n_cmpl": OtherField("n", (1,)),
+    "n_predict": OtherField("max_tokens", (-1,), falsy_asks=True),
+    "n_probs": OtherField("logprobs"),
+    "no_stop_trim": OtherField("include_stop_str_in_output"),
+    "num_beams": OtherField(neutral=(1,)),
+    "num_predict": OtherField("max_tokens", (-1,)),
+    "num_return_sequences": OtherField("n", (1,)),
+    "nvext": OtherField("its fields as fields of the request"),
+    "options": OtherField("its fields as fields of the request"),
+    "parallel_tool_calls": OtherField("/v1/chat/completions", (True,)),
+    "parameters": OtherField("its fields as fields of the request"),
+    "parse_tool_calls": OtherField(neutral=(True,), falsy_asks=True),
+    "previous_response_id": OtherField("messages, or prompt, with the whole conversation, as nothing is stored"),
+    "prompt": OtherField("messages, or /v1/completions"),
+    "prompt_truncate_len": OtherField("truncate_prompt_tokens"),
+    "random_seed": OtherField("seed", falsy_asks=True),
+    "reasoning": OtherField("reasoning_effort, or chat_template_kwargs with enable_thinking"),
+    "reasoning_budget": OtherField(neutral=(-1,), falsy_asks=True),
+    "reasoning_budget_tokens": OtherField(neutral=(-1,), falsy_asks=True),
+    "reasoning_effort": OtherField("/v1/chat/completions"),
+    "reasoning_format": OtherField("/v1/chat/completions", ("auto",)),
+    "regex": OtherField("structured_outputs with regex"),
+    "render_special": OtherField("skip_special_tokens"),
+    "rep_pen": OtherField("repetition_penalty", (1,)),
+    "rep_pen_range": OtherField(neutral=(-1,)),
+    "repeat_last_n": OtherField(neutral=(64, -1)),
+    "repeat_penalty": OtherField("repetition_penalty", (1,)),
+    "repetition_penalty_range": OtherField(neutral=(-1,)),
+    "return_full_text": OtherField("echo of /v1/completions"),
+    "return_prompt_text": OtherField("/tokenize and /detokenize"),
+    "return_prompt_token_ids": OtherField("/tokenize"),
+    "return_tokens": OtherField("return_tokens_as_token_ids with logprobs"),
+    "sampler_seed": OtherField("seed", (-1,), falsy_asks=True),
+    "samplers": OtherField(falsy_asks=True),
+    "sampling_params": OtherField("its fields as fields of the request"),
+    "separate_reasoning": OtherField("/v1/chat/completions", (True,), falsy_asks=True),
+    "speculation": OtherField("prediction"),
+    "stop_sequence": OtherField("stop"),
+    "stop_sequences": OtherField("stop"),
+    "stopping_strings": OtherField("stop"),
+    "suppress_tokens": OtherField("logit_bias"),
+    "system": OtherField("a message of the role system"),
+    "systemInstruction": OtherField("a message of the role system"),
+    "system_instruction": OtherField("a message of the role system"),
+    "t_max_predict_ms": OtherField(neutral=(-1,)),
+    "text": OtherField(
+        "response_format",
+        ({"format": {"type": "text"}}, {"verbosity": "medium"}, {"format": {"type": "text"}, "verbosity": "medium"}),
+    ),
+    "tfs": OtherField(neutral=(1,), falsy_asks=True),
+    "tfs_z": OtherField(neutral=(1,), falsy_asks=True),
+    "think": OtherField("chat_template_kwargs with enable_thinking", falsy_asks=True),
+    "thinking": OtherField("chat_template_kwargs with enable_thinking"),
+    "thinking_budget": OtherField(falsy_asks=True),
+    "thinking_budget_tokens": OtherField(neutral=(-1,), falsy_asks=True),
+    "thinking_config": OtherField("chat_template_kwargs with enable_thinking"),
+    "thinking_token_budget": OtherField(falsy_asks=True),
+    "tool_choice": OtherField("/v1/chat/completions", ("none", "auto")),
+    "tools": OtherField("/v1/chat/completions"),
+    "top_logprobs": OtherField("logprobs with a number"),
+    "top_n_sigma": OtherField(neutral=(-1,)),
+    "top_n_tokens": OtherField("top_logprobs"),
+    "truncate": OtherField("truncate_prompt_tokens"),
+    "truncation": OtherField("truncate_prompt_tokens", ("disabled",)),
+    "truncation_side": OtherField(neutral=("left",)),
+    "typical": OtherField(neutral=(1,), falsy_asks=True),
+    "typical_p": OtherField(neutral=(1,), falsy_asks=True),
+    "verbosity": OtherField(neutral=("medium",)),
 }
-"""Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
-MEANINGFUL = frozenset(
-    (
-        *("add_generation_prompt", "add_special_tokens", "allowed_token_ids", "do_sample", "enable_thinking"),
-        *("guided_decoding_backend", "guided_whitespace_pattern", "include_reasoning", "n_predict"),
-        *("parse_tool_calls", "random_seed", "reasoning_budget", "reasoning_budget_tokens"),
-        *("sampler_seed", "samplers", "separate_reasoning", "tfs", "tfs_z", "think"),
-        *("thinking_budget", "thinking_budget_tokens", "thinking_token_budget", "typical", "typical_p"),
-    )
-)
-"""Fields of which false, 0 and empty ones ask for something too."""
-INSTEAD = {
-    "add_generation_prompt": "/v1/chat/completions",
-    "add_special_tokens": "token ids as prompt",
-    "background": "stream, as nothing is stored",
-    "ban_eos_token": "ignore_eos",
-    "banned_strings": "bad_words",
-    "banned_tokens": "bad_words",
-    "bypass_eos": "ignore_eos",
-    "chat_template_kwargs": "/v1/chat/completions",
-    "content": "prompt, or messages",
-    "contents": "messages",
-    "continue_final_message": "/v1/chat/completions",
-    "conversation": "messages, or prompt, with the whole conversation, as nothing is stored",
-    "custom_token_bans": "logit_bias",
-    "decoder_input_details": "prompt_logprobs",
-    "do_sample": "temperature 0",
-    "ebnf": "grammar",
-    "enable_thinking": "chat_template_kwargs with enable_thinking",
-    "extra_body": "its fields as fields of the request",
-    "format": "response_format",
-    "function_call": "/v1/chat/completions",
-    "functions": "/v1/chat/completions",
-    "generationConfig": "its fields as fields of the request",
-    "generation_config": "its fields as fields of the request",
-    "grammar_string": "grammar",
-    "guided_json_object": "structured_outputs with json_object",
-    "guided_whitespace_pattern": "the option whitespace_pattern under x-guidance of the schema",
-    "include": "logprobs",
-    "include_reasoning": "/v1/chat/completions",
-    "input": "messages, or /v1/responses",
-    "input_ids": "prompt of /v1/completions",
-    "inputs": "prompt, or messages",
-    "instructions": "a message of the role system, or /v1/responses",
-    "max_gen_len": "max_tokens",
-    "max_length": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "max_tokens_to_sample": "max_tokens",
-    "max_tool_calls": "parallel_tool_calls: false for one call",
-    "messages": "/v1/chat/completions",
-    "min_length": "min_tokens",
-    "n_cmpl": "n",
-    "n_predict": "max_tokens",
-    "n_probs": "logprobs",
-    "no_stop_trim": "include_stop_str_in_output",
-    "num_predict": "max_tokens",
-    "num_return_sequences": "n",
-    "nvext": "its fields as fields of the request",
-    "options": "its fields as fields of the request",
-    "parallel_tool_calls": "/v1/chat/completions",
-    "parameters": "its fields as fields of the request",
-    "previous_response_id": "messages, or prompt, with the whole conversation, as nothing is stored",
-    "prompt": "messages, or /v1/completions",
-    "prompt_truncate_len": "truncate_prompt_tokens",
-    "random_seed": "seed",
-    "reasoning": "reasoning_effort, or chat_template_kwargs with enable_thinking",
-    "reasoning_effort": "/v1/chat/completions",
-    "reasoning_format": "/v1/chat/completions",
-    "regex": "structured_outputs with regex",
-    "render_special": "skip_special_tokens",
-    "rep_pen": "repetition_penalty",
-    "repeat_penalty": "repetition_penalty",
-    "return_full_text": "echo of /v1/completions",
-    "return_prompt_text": "/tokenize and /detokenize",
-    "return_prompt_token_ids": "/tokenize",
-    "return_tokens": "return_tokens_as_token_ids with logprobs",
-    "sampler_seed": "seed",
-    "sampling_params": "its fields as fields of the request",
-    "separate_reasoning": "/v1/chat/completions",
-    "speculation": "prediction",
-    "stop_sequence": "stop",
-    "stop_sequences": "stop",
-    "stopping_strings": "stop",
-    "suppress_tokens": "logit_bias",
-    "system": "a message of the role system",
-    "systemInstruction": "a message of the role system",
-    "system_instruction": "a message of the role system",
-    "text": "response_format",
-    "think": "chat_template_kwargs with enable_thinking",
-    "thinking": "chat_template_kwargs with enable_thinking",
-    "thinking_config": "chat_template_kwargs with enable_thinking",
-    "tool_choice": "/v1/chat/completions",
-    "tools": "/v1/chat/completions",
-    "top_logprobs": "logprobs with a number",
-    "top_n_tokens": "top_logprobs",
-    "truncate": "truncate_prompt_tokens",
-    "truncation": "truncate_prompt_tokens",
-}
-"""Field that is refused -> what to use."""
+"""Fields that are refused if they ask for something."""
 _THINKING = ("enable_thinking", "reasoning_effort", "think", "thinking", "thinking_config")
 _SYSTEM = ("system", "systemInstruction", "system_instruction")
 _TEXTS = ("content", "contents", "inputs")
@@ -222,7 +205,7 @@ INSTEAD_IN_COMPLETIONS: Mapping[str, str] = {
     **dict.fromkeys(_STORED, "prompt with the whole conversation, as nothing is stored"),
     "max_tool_calls": "/v1/chat/completions",
 }
-"""Field that /v1/completions refuses -> what to use, where it differs from ``INSTEAD``."""
+"""Field that /v1/completions refuses -> what to use, where it differs from ``OTHER``."""
 INSTEAD_IN_RESPONSES: Mapping[str, str] = {
     **dict.fromkeys(_THINKING, "reasoning.effort"),
     **dict.fromkeys(_SYSTEM, "instructions"),
