@@ -90,6 +90,26 @@ def build_openai_app(
     completions = GenerateEndpoint(service, "Completions", CompletionBody, read_completion, CompletionAnswer, bodies)
     response_reader, response_answer = partial(read_response, **text_form), partial(ResponseAnswer, **text_form)
     responses = GenerateEndpoint(service, "Responses", ResponseBody, response_reader, response_answer, bodies)
+
+    def post(path: str, method: str, kind: type[Body], work: Callable[[DecodeService, Body], dict[str, Any]]) -> Route:
+        return Route(path, _endpoint(service, method, bodies, kind, work), methods=["POST"], name=method)
+
+    routes = [
+        Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
+        Route("/v1/completions", completions, methods=["POST"], name="Completions"),
+        Route("/v1/responses", responses, methods=["POST"], name="Responses"),
+        post("/tokenize", "Tokenize", TokenizeBody, tokenize),
+        post("/detokenize", "Detokenize", DetokenizeBody, detokenize),
+        *_read_only_routes(service, ready, started),
+    ]
+    if service.policy.traces:
+        routes.append(post("/suffolk/passages", "Passages", PassagesBody, passages))
+    pages = page_routes(PAGE) if service.policy.traces else []
+    middleware = allow_origins(cors_origins)  # before access is checked: a browser's preflight request has no token
+    return build_app(routes, service.metrics, ready, error_body, authenticator, hosts, middleware, pages)
+
+
+def _read_only_routes(service: DecodeService, ready: Readiness, started: int) -> list[Route]:
     every = [_model(service, name, started) for name in service.names]
 
     async def models(request: Request) -> Response:
@@ -110,27 +130,14 @@ def build_openai_app(
     async def version(request: Request) -> Response:
         return JSONResponse({"version": __version__})
 
-    def post(path: str, method: str, kind: type[Body], work: Callable[[DecodeService, Body], dict[str, Any]]) -> Route:
-        return Route(path, _endpoint(service, method, bodies, kind, work), methods=["POST"], name=method)
-
     routes = [
-        Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
-        Route("/v1/completions", completions, methods=["POST"], name="Completions"),
-        Route("/v1/responses", responses, methods=["POST"], name="Responses"),
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", one_model),
-        post("/tokenize", "Tokenize", TokenizeBody, tokenize),
-        post("/detokenize", "Detokenize", DetokenizeBody, detokenize),
         Route("/health", health),
         Route("/ready", health),
         Route("/version", version),
     ]
-    if service.policy.traces:
-        found = _endpoint(service, "Passages", bodies, PassagesBody, passages)
-        routes += [Route("/suffolk/info", info), Route("/suffolk/passages", found, methods=["POST"])]
-    pages = page_routes(PAGE) if service.policy.traces else []
-    middleware = allow_origins(cors_origins)  # before access is checked: a browser's preflight request has no token
-    return build_app(routes, service.metrics, ready, error_body, authenticator, hosts, middleware, pages)
+    return [*routes, Route("/suffolk/info", info)] if service.policy.traces else routes
 
 
 def _model(service: DecodeService, name: str, started: int) -> dict[str, Any]:
