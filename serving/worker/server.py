@@ -82,8 +82,8 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
             service.require_end(generation, outcome)
 
 
-def unpack_call(request: decode_pb2.GenerateRequest, target: Target, most: int | None = None) -> GenerateCall:
-    """Convert ``request`` to a call. Its prompt becomes tokens of ``target``. ``most``: as in ``encode_text``.
+def unpack_call(request: decode_pb2.GenerateRequest, target: Target, limit: int | None = None) -> GenerateCall:
+    """Convert ``request`` to a call. Its prompt becomes tokens of ``target``. ``limit``: as in ``encode_text``.
 
     Raises:
         InvalidArgument: a field is out of its limits, or the prompt cannot be used.
@@ -91,7 +91,7 @@ def unpack_call(request: decode_pb2.GenerateRequest, target: Target, most: int |
     """
     require_known(request, "request")
     return GenerateCall(
-        prompt=_prompt(request, target, most),
+        prompt=_prompt(request, target, limit),
         settings=unpack_settings(request.sampling),
         drafter=request.drafter,
         max_nodes=request.max_nodes if request.HasField("max_nodes") else None,
@@ -101,14 +101,14 @@ def unpack_call(request: decode_pb2.GenerateRequest, target: Target, most: int |
 
 
 def _prompt(
-    request: decode_pb2.GenerateRequest, target: Target, most: int | None
+    request: decode_pb2.GenerateRequest, target: Target, limit: int | None
 ) -> Sequence[int] | npt.NDArray[np.int32]:
     kind = request.WhichOneof("prompt")
     if kind == "text":
         check_size("text", len(request.text), limits.MAX_TEXT, "characters", "shorten the prompt")
-        return encode_text(target, request.text, most=most)
+        return encode_text(target, request.text, limit=limit)
     if kind == "chat":
-        return encode_chat(target, _messages(request.chat), most=most)
+        return encode_chat(target, _messages(request.chat), limit=limit)
     if kind == "token_ids":
         tokens = unpack_tokens(request.token_ids, "token_ids")
         check_size("token_ids", len(tokens), limits.MAX_PROMPT, "tokens", "shorten the prompt")

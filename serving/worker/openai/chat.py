@@ -37,14 +37,16 @@ class ChatAnswer(Answer[ChatBody]):
         body: ChatBody,
         runs: TextRuns,
         tokens: TokenTexts,
-        form: ToolFormat,
+        tool_format: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
+        """``tool_format``: of the model's tool calls. ``marks``: of its reasoning."""
         super().__init__(model, body, runs, tokens)
         tools, thought = chosen_tools(body), message_thought(marks, body, runs, tokens)
         self._thinks = marks is not None
-        self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, form, thought))  # by index of the run
+        self._messages = defaultdict[int, ChatMessage](
+            lambda: ChatMessage(tools, tool_format, thought)
+        )  # by index of the run
 
     def choice(self, run: TextRun) -> dict[str, Any]:
         message = self._messages[run.index]
@@ -135,13 +137,13 @@ def message_thought(marks: ReasoningMarks | None, body: ChatBody, runs: TextRuns
 class ChatMessage:
     """Splits the text of one message into reasoning, content and calls. Not thread-safe."""
 
-    def __init__(self, tools: ToolChoice | None, form: ToolFormat, thought: Thought | None = None) -> None:
+    def __init__(self, tools: ToolChoice | None, tool_format: ToolFormat, thought: Thought | None = None) -> None:
         """``tools``: the tools that may be called. None: the text has no calls. ``thought``: None for no reasoning."""
         self._thought = ReasoningParser(thought) if thought is not None else None
         self._thought_tokens: int | None = None
         self._reader = CallReader() if tools is not None and tools.is_required else None
-        self._parser = tools.parser(form) if tools is not None and self._reader is None else None
-        self._form = form
+        self._parser = tools.parser(tool_format) if tools is not None and self._reader is None else None
+        self._tool_format = tool_format
         self._is_named = tools is not None and tools.is_named
         self._is_single = tools is not None and tools.is_single
         self._calls = 0
@@ -201,6 +203,8 @@ class ChatMessage:
 
     def _entry(self, call: ToolCall) -> dict[str, Any]:
         number = uuid.uuid4().hex
-        name = number[:9] if self._form.name == "mistral" else f"call_{number}"  # Mistral's templates want 9 characters
+        name = (
+            number[:9] if self._tool_format.name == "mistral" else f"call_{number}"
+        )  # Mistral's templates want 9 characters
         function = {"name": call.name, "arguments": call.arguments}
         return {"index": self._calls - 1, "id": name, "type": "function", "function": function}

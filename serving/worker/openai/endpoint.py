@@ -101,10 +101,10 @@ class GenerateEndpoint(Generic[BodyT]):
 
     def _read_body(self, body: BodyT) -> list[GenerateCall]:
         require_model(self._service, body.model)
-        generate_calls, most = self._read(self._service, body), self._service.admission.max_in_flight
-        if len(generate_calls) > most:  # even an idle worker has no room
+        generate_calls, limit = self._read(self._service, body), self._service.admission.max_in_flight
+        if len(generate_calls) > limit:  # even an idle worker has no room
             raise InvalidField(
-                "n", f": the request asks for {len(generate_calls)} texts; this worker takes {most} at once; lower n"
+                "n", f": the request asks for {len(generate_calls)} texts; this worker takes {limit} at once; lower n"
             )
         return generate_calls
 

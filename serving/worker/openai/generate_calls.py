@@ -58,20 +58,20 @@ def require_model(service: DecodeService, model: str | None) -> None:
 
 
 def read_chat(
-    service: DecodeService, body: ChatBody, form: ToolFormat, marks: ReasoningMarks | None
+    service: DecodeService, body: ChatBody, tool_format: ToolFormat, marks: ReasoningMarks | None
 ) -> list[GenerateCall]:
     """One ``GenerateCall`` for each text that ``body`` requests. Raises InvalidArgument.
 
-    ``form``: format of the model's tool calls. ``marks``: of its reasoning.
+    ``tool_format``: of the model's tool calls. ``marks``: of its reasoning.
     """
     if body.top_logprobs and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, tools = service.engine.target, chosen_tools(body)
-    messages = encode_messages(target, body.messages, shown_tools(body), body, _most(service, body))
+    messages = encode_messages(target, body.messages, shown_tools(body), body, _prompt_limit(service, body))
     prompt = _truncated(service, body, messages)
     grammar = read_guided(body) or read_grammar(body.response_format, body.format_field)
     if tools is not None:
-        grammar = tools.grammar(form, target.tokenizer, grammar, _schema_fields(body))
+        grammar = tools.grammar(tool_format, target.tokenizer, grammar, _schema_fields(body))
     thought = thought_of(marks, body, TokenTexts(target.tokenizer), prompt)
     if thought is not None:
         grammar = thought.before(grammar, target.tokenizer)
@@ -117,9 +117,9 @@ def read_completion(service: DecodeService, body: CompletionBody) -> list[Genera
     generate_calls: list[GenerateCall] = []
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
-        ids = _truncated(service, body, _encode(service.engine.target, prompt, _most(service, body)))
-        most = _rest(service, body, ids, "prompt") if body.length == NO_LIMIT else length
-        generate_calls += _generate_calls(service, body, ids, "prompt", kind, most, body.logprobs, grammar)
+        ids = _truncated(service, body, _encode(service.engine.target, prompt, _prompt_limit(service, body)))
+        limit = _rest(service, body, ids, "prompt") if body.length == NO_LIMIT else length
+        generate_calls += _generate_calls(service, body, ids, "prompt", kind, limit, body.logprobs, grammar)
     return generate_calls
 
 
@@ -128,11 +128,11 @@ def encode_messages(
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]] | None,
     template: TemplateFields,
-    most: int | None,
+    limit: int | None,
 ) -> list[int]:
     """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument.
 
-    ``most``: as in ``encode_text``.
+    ``limit``: as in ``encode_text``.
     """
     if template.continue_final_message and template.add_generation_prompt:
         raise InvalidField("add_generation_prompt", ": it excludes continue_final_message; omit one")
@@ -162,7 +162,7 @@ def encode_messages(
         encode_chat,
         target,
         tools=tools,
-        most=most,
+        limit=limit,
         continues=template.continue_final_message is True,
         generation_prompt=template.add_generation_prompt is not False,
         special_tokens=template.add_special_tokens is True,
@@ -170,9 +170,9 @@ def encode_messages(
     )
     rejected: list[RejectedChat] = []
     try:
-        for form in simpler_forms(conversation):
+        for simpler in simpler_forms(conversation):
             try:
-                return encode(form)
+                return encode(simpler)
             except RejectedChat as error:
                 rejected.append(error)
         raise rejected[0]
@@ -229,7 +229,7 @@ def _generate_calls(
     ]
 
 
-def _most(service: DecodeService, body: GenerationBody) -> int | None:
+def _prompt_limit(service: DecodeService, body: GenerationBody) -> int | None:
     """The most tokens of a prompt before it is truncated, as in ``encode_text``."""
     return max_length(service, body.suffolk or DraftFields()) if body.truncate_prompt_tokens is None else None
 
@@ -240,22 +240,22 @@ def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[in
         return prompt
     if body.truncate_prompt_tokens == 0:
         raise InvalidField("truncate_prompt_tokens", " is 0; it must be 1 or more, or -1 for all that fit")
-    most = max_length(service, body.suffolk or DraftFields()) - 1
-    return prompt[-most:] if body.truncate_prompt_tokens < 0 else prompt[-body.truncate_prompt_tokens :]
+    limit = max_length(service, body.suffolk or DraftFields()) - 1
+    return prompt[-limit:] if body.truncate_prompt_tokens < 0 else prompt[-body.truncate_prompt_tokens :]
 
 
 def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:
     """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
-    most = max_length(service, body.suffolk or DraftFields())
-    if len(prompt) >= most:
-        text = f": {_limit(most)}, and the prompt has {len(prompt)}; shorten it"
+    limit = max_length(service, body.suffolk or DraftFields())
+    if len(prompt) >= limit:
+        text = f": {_limit(limit)}, and the prompt has {len(prompt)}; shorten it"
         raise InvalidField(field, text, "context_length_exceeded")
-    return most - len(prompt)
+    return limit - len(prompt)
 
 
-def _limit(most: int) -> str:
+def _limit(limit: int) -> str:
     """The words by which clients recognize that a prompt is too long."""
-    return f"this model's maximum context length is {most} tokens"
+    return f"this model's maximum context length is {limit} tokens"
 
 
 def max_length(service: DecodeService, own: DraftFields) -> int:
@@ -263,8 +263,8 @@ def max_length(service: DecodeService, own: DraftFields) -> int:
     if own.max_nodes is not None:
         check_range("max_nodes", own.max_nodes, 1, service.max_nodes)
     nodes = 0 if (own.drafter or service.default_drafter) == "none" else (own.max_nodes or service.max_nodes)
-    most, context = service.engine.capacity - nodes, service.engine.target.context_length
-    return most if context is None else min(most, context)
+    limit, context = service.engine.capacity - nodes, service.engine.target.context_length
+    return limit if context is None else min(limit, context)
 
 
 def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
@@ -276,9 +276,9 @@ def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
     return cast("list[str] | list[list[int]]", prompt if several else [prompt])
 
 
-def _encode(target: Target, prompt: str | Sequence[int], most: int | None) -> Sequence[int]:
+def _encode(target: Target, prompt: str | Sequence[int], limit: int | None) -> Sequence[int]:
     if isinstance(prompt, str):
         check_size("prompt", len(prompt), limits.MAX_TEXT, "characters", "shorten it")
-        return encode_text(target, prompt, most=most)
+        return encode_text(target, prompt, limit=limit)
     check_size("prompt", len(prompt), limits.MAX_PROMPT, "tokens", "shorten it")
     return prompt

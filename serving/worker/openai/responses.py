@@ -25,10 +25,10 @@ Event = dict[str, Any]
 
 
 def read_response(
-    service: DecodeService, body: ResponseBody, form: ToolFormat, marks: ReasoningMarks | None
+    service: DecodeService, body: ResponseBody, tool_format: ToolFormat, marks: ReasoningMarks | None
 ) -> list[GenerateCall]:
     """The ``GenerateCall`` that ``body`` requests. ``form``, ``marks``: as in ``read_chat``. Raises InvalidArgument."""
-    return read_chat(service, chat_of(body), form, marks)
+    return read_chat(service, chat_of(body), tool_format, marks)
 
 
 class ResponseAnswer(Reply[ResponseBody]):
@@ -42,13 +42,13 @@ class ResponseAnswer(Reply[ResponseBody]):
         body: ResponseBody,
         runs: TextRuns,
         tokens: TokenTexts,
-        form: ToolFormat,
+        tool_format: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
+        """``tool_format``: of the model's tool calls. ``marks``: of its reasoning."""
         self.body, self.runs, self.tokens = body, runs, tokens
         chat = chat_of(body)
-        self._message = ChatMessage(chosen_tools(chat), form, message_thought(marks, chat, runs, tokens))
+        self._message = ChatMessage(chosen_tools(chat), tool_format, message_thought(marks, chat, runs, tokens))
         self._names = {each.full_name: each.names() for each in callable_tools(body.tools or ())}
         self._output: list[Event] = []
         self._open: Event | None = None  # the item of ``_output`` that is not complete

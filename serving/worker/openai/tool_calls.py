@@ -57,25 +57,25 @@ class CallReader:
     def push(self, text: str) -> list[ToolCall | MoreArguments]:
         """Return the calls and arguments that ``text`` adds."""
         self._text += text
-        found: list[ToolCall | MoreArguments] = []
-        while self._text and (self._read_head(found) if self._depth is None else self._read_arguments(found)):
+        events: list[ToolCall | MoreArguments] = []
+        while self._text and (self._read_head(events) if self._depth is None else self._read_arguments(events)):
             pass
-        return found
+        return events
 
     def finish(self) -> list[ToolCall | MoreArguments]:
         """Return the call whose name, but not its arguments, was generated."""
         name = _NAME.search(self._text) if self._depth is None else None
         return [ToolCall(name[1], "")] if name else []
 
-    def _read_head(self, found: list[ToolCall | MoreArguments]) -> bool:
+    def _read_head(self, events: list[ToolCall | MoreArguments]) -> bool:
         head = _HEAD.search(self._text)
         if head is None:
             return False
-        found.append(ToolCall(head[1], ""))
+        events.append(ToolCall(head[1], ""))
         self._text, self._depth, self._is_in_string = self._text[head.end() :], 0, False
         return True
 
-    def _read_arguments(self, found: list[ToolCall | MoreArguments]) -> bool:
+    def _read_arguments(self, events: list[ToolCall | MoreArguments]) -> bool:
         """Read to the end of the arguments, or of the text. Returns whether they have ended."""
         assert self._depth is not None
         read = 0
@@ -86,17 +86,15 @@ class CallReader:
             elif sign[0] == "\\" or self._is_in_string:
                 continue
             elif sign in ",}" and not self._depth:
-                return self._take(each.start(), found, ended=True)
+                return self._take(each.start(), events, ended=True)
             elif sign != ",":
                 self._depth += 1 if sign in "{[" else -1
-        is_escape_cut = self._text.endswith("\\") and read < len(
-            self._text
-        )  # the character after a backslash is missing
-        return self._take(len(self._text) - is_escape_cut, found, ended=False)
+        is_escape_cut = self._text.endswith("\\") and read < len(self._text)  # its character is missing
+        return self._take(len(self._text) - is_escape_cut, events, ended=False)
 
-    def _take(self, size: int, found: list[ToolCall | MoreArguments], ended: bool) -> bool:
+    def _take(self, size: int, events: list[ToolCall | MoreArguments], ended: bool) -> bool:
         if size:
-            found.append(MoreArguments(self._text[:size]))
+            events.append(MoreArguments(self._text[:size]))
         self._text = self._text[size:]
         if ended:
             self._depth = None
@@ -111,9 +109,9 @@ class ToolCallParser:
     so far are returned.
     """
 
-    def __init__(self, form: ToolFormat, names: Collection[str]) -> None:
+    def __init__(self, tool_format: ToolFormat, names: Collection[str]) -> None:
         """``names``: names of the functions that may be called."""
-        self._form, self._names = form, frozenset(names)
+        self._format, self._names = tool_format, frozenset(names)
         self._text = ""  # the end of the text that is neither content nor a call yet
         self._json: _JsonScan | None = None  # finds the end of the call at the start of ``_text``
         self._may_be_bare = True  # whether a call without a mark may begin here
@@ -132,52 +130,52 @@ class ToolCallParser:
         return self._take(final=True)
 
     def _take(self, final: bool) -> list[str | ToolCall | MoreArguments]:
-        found: list[str | ToolCall | MoreArguments] = []
-        while self._text and self._advance(found, final):
+        events: list[str | ToolCall | MoreArguments] = []
+        while self._text and self._advance(events, final):
             pass
-        return found
+        return events
 
-    def _advance(self, found: list[str | ToolCall | MoreArguments], final: bool) -> bool:
-        """Move content or calls from the beginning of the text to ``found``. Returns False if more text is needed first."""
+    def _advance(self, events: list[str | ToolCall | MoreArguments], final: bool) -> bool:
+        """Move content or calls from the beginning of the text to ``events``. Returns False if more text is needed first."""
         if self._follows_call:
-            self._text = self._text.lstrip(_WHITE + self._form.separator)
+            self._text = self._text.lstrip(_WHITE + self._format.separator)
             self._follows_call = not self._text
         begin, body = self._find_call()
         content = len(self._text[:begin].rstrip(_WHITE))
         if begin == len(self._text):
-            self._move(self._certain_content(final), found)
+            self._move(self._certain_content(final), events)
             return False
         if content:
-            return self._move(content, found)
+            return self._move(content, events)
         if self._json is None or self._json.begin != body:
             self._json = _JsonScan(body)
         end = self._json.find_end(self._text)
-        if end is None and self._is_cut and begin != body and self._take_cut(body, found):
+        if end is None and self._is_cut and begin != body and self._take_cut(body, events):
             return False
         if end is None and final:
             self._open += 1
-            return self._move(len(self._text) if self._open == MAX_OPEN else max(body, begin + 1), found)
+            return self._move(len(self._text) if self._open == MAX_OPEN else max(body, begin + 1), events)
         if end == _NOT_JSON:
-            return self._move(max(body, begin + 1), found)
+            return self._move(max(body, begin + 1), events)
         after = None if end is None else self._after_mark(end, final)
         if end is None or after is None:
             return False
         calls = _read_calls(self._text[body:end], self._names)
         if not calls:
-            return self._move(after, found)
-        found += calls
+            return self._move(after, events)
+        events += calls
         self._text, self._json = self._text[after:], None
         self._may_be_bare = self._follows_call = self._has_calls = True
         return True
 
-    def _take_cut(self, body: int, found: list[str | ToolCall | MoreArguments]) -> bool:
-        """Move the calls of a text that is cut off after a mark to ``found``. Returns False if these are none."""
+    def _take_cut(self, body: int, events: list[str | ToolCall | MoreArguments]) -> bool:
+        """Move the calls of a text that is cut off after a mark to ``events``. Returns False if these are none."""
         reader = CallReader()
-        events = [*reader.push(self._text[body:]), *reader.finish()]
-        names = [event.name for event in events if isinstance(event, ToolCall)]
+        cut = [*reader.push(self._text[body:]), *reader.finish()]
+        names = [event.name for event in cut if isinstance(event, ToolCall)]
         if not (self._names.issuperset(names) if names else _CUT_HEAD.fullmatch(self._text[body:])):
             return False
-        found += events
+        events += cut
         self._text = ""
         return True
 
@@ -190,8 +188,8 @@ class ToolCallParser:
         bare = "".join(self._text[white : white + 64].split())
         if self._may_be_bare and bare and any(_is_alike(bare, opening) for opening in _OPENINGS):
             return white, white
-        at = self._text.find(self._form.begin) if self._form.begin else -1
-        return (at, at + len(self._form.begin)) if at >= 0 else (len(self._text), len(self._text))
+        at = self._text.find(self._format.begin) if self._format.begin else -1
+        return (at, at + len(self._format.begin)) if at >= 0 else (len(self._text), len(self._text))
 
     def _certain_content(self, final: bool) -> int:
         """Length of the content in a text without calls. White space and a possible start of a mark at the end do not count."""
@@ -206,20 +204,20 @@ class ToolCallParser:
 
     def _mark_at_end(self) -> int:
         """Length of the beginning of a mark at the end of the text."""
-        mark = self._form.begin
+        mark = self._format.begin
         return next((part for part in range(len(mark) - 1, 0, -1) if self._text.endswith(mark[:part])), 0)
 
     def _after_mark(self, end: int, final: bool) -> int | None:
         """Offset of the end of the mark after the JSON; None if the mark may still follow."""
-        mark, rest = self._form.end, self._text[end:].lstrip(_WHITE)
+        mark, rest = self._format.end, self._text[end:].lstrip(_WHITE)
         if rest.startswith(mark):
             return len(self._text) - len(rest) + len(mark)
         return None if mark.startswith(rest) and not final else end
 
-    def _move(self, size: int, found: list[str | ToolCall | MoreArguments]) -> bool:
-        """Move the first ``size`` characters to ``found``, as content. Returns True."""
+    def _move(self, size: int, events: list[str | ToolCall | MoreArguments]) -> bool:
+        """Move the first ``size`` characters to ``events``, as content. Returns True."""
         if size:
-            found.append(self._text[:size])
+            events.append(self._text[:size])
             self._may_be_bare = self._may_be_bare and not self._text[:size].strip(_WHITE)
             self._text, self._json = self._text[size:], None
         return True
@@ -252,8 +250,8 @@ class _JsonScan:
                 return None
             if text[self._at] not in "{[":
                 return _NOT_JSON
-        for found in _SIGNS.finditer(text, self._at):
-            sign, self._at = found.group(), found.end()
+        for match in _SIGNS.finditer(text, self._at):
+            sign, self._at = match.group(), match.end()
             if sign == '"':
                 self._is_in_string = not self._is_in_string
             elif sign[0] != "\\" and not self._is_in_string:

@@ -45,13 +45,13 @@ class ToolChoice:
     is_single: bool
     is_named: bool = False
 
-    def parser(self, form: ToolFormat) -> ToolCallParser:
+    def parser(self, tool_format: ToolFormat) -> ToolCallParser:
         """A parser of one answer that may have calls and content. If calls are required, ``CallReader`` reads them."""
-        return ToolCallParser(form, self.functions)
+        return ToolCallParser(tool_format, self.functions)
 
     def grammar(
         self,
-        form: ToolFormat,
+        tool_format: ToolFormat,
         tokenizer: Any,
         answer: Grammar | None = None,
         fields: Mapping[str, str] = MappingProxyType({}),
@@ -65,7 +65,7 @@ class ToolChoice:
         if not self.is_required and answer is None:
             return None
         schemas = {name: _arguments(name, each, fields) for name, each in self.functions.items()}
-        rules = _rules(self, form, tokenizer, schemas)
+        rules = _rules(self, tool_format, tokenizer, schemas)
         if self.is_required or answer is None:
             return Grammar("lark", "start: calls\n" + rules, "tools", tuple(schemas.values()))
         if answer.kind not in ("json_object", "json_schema"):
@@ -194,21 +194,21 @@ def _read_allowed(
     return {name: functions[name] for name in names}, str(mode)
 
 
-def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any, schemas: Mapping[str, Grammar]) -> str:
+def _rules(choice: ToolChoice, tool_format: ToolFormat, tokenizer: Any, schemas: Mapping[str, Grammar]) -> str:
     """Rules in llguidance's Lark syntax.
 
     Calls have the layout of common chat templates, on which models are trained.
     """
-    begin, end = mark_rule(form.begin, tokenizer), mark_rule(form.end, tokenizer)
-    if form.is_listed:
+    begin, end = mark_rule(tool_format.begin, tokenizer), mark_rule(tool_format.end, tokenizer)
+    if tool_format.is_listed:
         several = "" if choice.is_single else ' (", " call)*'
         start = f'{begin} "[" call{several} "]"'
-    elif form.end:
+    elif tool_format.end:
         marked = f'{begin} "\\n" call "\\n" {end}'
         start = marked if choice.is_single else f'{marked} ("\\n" {marked})*'
     else:
-        start = "call" if choice.is_single else f'call ("{form.separator} " call)*'
-    calls = [_call(name, schema.text, form.key) for name, schema in schemas.items()]
+        start = "call" if choice.is_single else f'call ("{tool_format.separator} " call)*'
+    calls = [_call(name, schema.text, tool_format.key) for name, schema in schemas.items()]
     rules = {"calls": start, "call": " | ".join(f"call_{at}" for at in range(len(calls)))}
     rules |= {f"call_{at}": call for at, call in enumerate(calls)}
     return "\n".join(f"{name}: {rule}" for name, rule in rules.items())

@@ -49,10 +49,10 @@ def test_a_long_text_is_refused_after_a_part_of_it(letter: str, target: Target) 
         PromptTooLong,
         match="too long: this model's maximum context length is 4096 tokens; shorten it",
     ):
-        encode_text(slow, letter * (1 << 20), most=4096)
+        encode_text(slow, letter * (1 << 20), limit=4096)
     assert counting.characters == PIECE
     short = letter * (PIECE + 5)
-    assert encode_text(slow, short, most=len(short.encode())) == target.tokenizer(short)["input_ids"]
+    assert encode_text(slow, short, limit=len(short.encode())) == target.tokenizer(short)["input_ids"]
 
 
 def test_a_worker_refuses_a_megabyte_of_text(target: Target) -> None:

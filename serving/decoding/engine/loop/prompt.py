@@ -76,20 +76,20 @@ def has_template(target: Target) -> bool:
     return bool(getattr(target.tokenizer, "chat_template", None))
 
 
-def encode_text(target: Target, text: str, special_tokens: bool = True, most: int | None = None) -> list[int]:
+def encode_text(target: Target, text: str, special_tokens: bool = True, limit: int | None = None) -> list[int]:
     """The tokens of a text to continue. With ``special_tokens``, they include the tokens that the tokenizer adds.
 
     Long texts of different threads are encoded one at a time. So cores stay free for the step loop.
 
     Args:
-        most: limit in tokens; None for no limit. A long text of more than twice the limit is refused before all of it
+        limit: the most tokens; None for no limit. A long text of more than twice as many is refused before all of it
             is encoded.
 
     Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is too long.
     """
     tokenizer = _tokenizer(target)
-    if most is not None:
-        _require_fit(tokenizer, text, most)
+    if limit is not None:
+        _require_fit(tokenizer, text, limit)
     return _encode(tokenizer, text, special_tokens)
 
 
@@ -97,7 +97,7 @@ def encode_chat(
     target: Target,
     messages: Sequence[tuple[str, str] | Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None = None,
-    most: int | None = None,
+    limit: int | None = None,
     *,
     continues: bool = False,
     generation_prompt: bool = True,
@@ -109,7 +109,7 @@ def encode_chat(
     Args:
         messages: (role, content) pairs, or other messages that the chat template accepts.
         tools: functions that the model may call, in OpenAI's form.
-        most, special_tokens: as in ``encode_text``.
+        limit, special_tokens: as in ``encode_text``.
         continues: the answer continues the last message, which is left open.
         generation_prompt: whether the prompt for the answer follows the messages. Ignored with ``continues``.
         variables: further variables of the template.
@@ -141,7 +141,7 @@ def encode_chat(
         )
     except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:  # fields of another type
         raise RejectedChat(f"the chat template of model {target.name} rejects the conversation: {error}") from error
-    return encode_text(target, text, special_tokens, most)
+    return encode_text(target, text, special_tokens, limit)
 
 
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
@@ -195,10 +195,10 @@ def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
         return list(tokenizer(text, add_special_tokens=special_tokens)["input_ids"])
 
 
-def _require_fit(tokenizer: Any, text: str, most: int) -> None:
+def _require_fit(tokenizer: Any, text: str, limit: int) -> None:
     """Count the tokens of pieces of a long text, and stop when they are too many.
 
-    Cutting a text adds a few tokens to each piece. The pieces may have twice ``most`` tokens, so a text of at most ``most``
+    Cutting a text adds a few tokens to each piece. The pieces may have twice ``limit`` tokens, so a text of at most ``limit``
     tokens is never refused.
     """
     if len(text) <= PIECE:
@@ -206,9 +206,9 @@ def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     total = 0
     for begin in range(0, len(text), PIECE):
         total += len(_encode(tokenizer, text[begin : begin + PIECE], False))
-        if total > 2 * most:
+        if total > 2 * limit:
             raise PromptTooLong(
-                Field("the prompt"), f" is too long: this model's maximum context length is {most} tokens; shorten it"
+                Field("the prompt"), f" is too long: this model's maximum context length is {limit} tokens; shorten it"
             )
 
 
