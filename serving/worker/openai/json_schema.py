@@ -60,8 +60,8 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
                 f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
             )
         given = _joined_unions(given, given)
-        found = _converted(given, frozenset(_merged(given)))
-        return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
+        converted = _converted(given, frozenset(_merged(given)))
+        return json.dumps({**converted, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
         raise RefusedGrammar(field, ": a schema is nested too deeply; simplify it") from None
     except InvalidArgument as error:
@@ -77,11 +77,11 @@ def _enforced(schema: Any, strict: bool) -> Any:
         return schema
     if schema.get("not") in _ANYTHING:
         return False  # Zod's undefined and never
-    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for name, value in schema.items():
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
         if (name == "properties" and value is None) or (name in _NAMED and value == []):
-            found[name] = {}  # of functions without parameters; PHP writes {} as []
+            kept[name] = {}  # of functions without parameters; PHP writes {} as []
             continue
         if (value is None and name not in _NULLS) or (is_unread and not strict):
             continue
@@ -90,15 +90,15 @@ def _enforced(schema: Any, strict: bool) -> Any:
         if name in _BOUNDS and not strict and _is_far(value, _BOUNDS[name], schema.get("type")):
             continue
         if name == "pattern" and isinstance(value, str):
-            found[name] = _library_pattern(value)
+            kept[name] = _library_pattern(value)
         elif name == "patternProperties" and isinstance(value, Mapping):
-            kept = [each for each in value if strict or not _UNREAD_PATTERN.search(each)]
-            found[name] = {_library_pattern(each): _enforced(value[each], strict) for each in kept}
+            readable = [each for each in value if strict or not _UNREAD_PATTERN.search(each)]
+            kept[name] = {_library_pattern(each): _enforced(value[each], strict) for each in readable}
         elif name in _NAMED and isinstance(value, Mapping):
-            found[name] = {key: _enforced(each, strict) for key, each in value.items()}
+            kept[name] = {key: _enforced(each, strict) for key, each in value.items()}
         else:
-            found[name] = value if name in _DATA else _enforced(value, strict)
-    return _nullable(found) if found.pop("nullable", None) is True else found
+            kept[name] = value if name in _DATA else _enforced(value, strict)
+    return _nullable(kept) if kept.pop("nullable", None) is True else kept
 
 
 def _is_far(value: object, sign: int, kind: object) -> bool:
@@ -111,17 +111,17 @@ def _library_pattern(pattern: str) -> str:
     nothing are characters."""
     if "&&[" in pattern:  # an intersection, which JavaScript does not have
         return pattern
-    found: list[str] = []
+    parts: list[str] = []
     is_inside = False
     for part in _PARTS.findall(pattern):
         is_bracket = part in ("[", "[^")
-        is_hyphen = part == "-" and bool(found) and bool(_CLASS.match(found[-1]))
+        is_hyphen = part == "-" and bool(parts) and bool(_CLASS.match(parts[-1]))
         if (is_bracket or is_hyphen) if is_inside else part == "{":
             part = f"\\{part}"
         else:
             is_inside = is_bracket or (is_inside and part != "]")
-        found.append(part)
-    return "".join(found)
+        parts.append(part)
+    return "".join(parts)
 
 
 def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,14 +143,14 @@ def _joined_unions(schema: Any, root: Any) -> Any:
         return [_joined_unions(each, root) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {name: value if name in _DATA else _joined_unions(value, root) for name, value in schema.items()}
-    branches = found.get("oneOf")
-    if isinstance(branches, list) and "anyOf" not in found:
+    joined = {name: value if name in _DATA else _joined_unions(value, root) for name, value in schema.items()}
+    branches = joined.get("oneOf")
+    if isinstance(branches, list) and "anyOf" not in joined:
         targets = [_target(each, root) for each in branches]
         for facts in ([_types(each) for each in targets], [_constants(each) for each in targets]):
             if all(facts) and len(set().union(*facts)) == sum(map(len, facts)):
-                return {"anyOf" if name == "oneOf" else name: value for name, value in found.items()}
-    return found
+                return {"anyOf" if name == "oneOf" else name: value for name, value in joined.items()}
+    return joined
 
 
 def _target(schema: Any, root: Any) -> Any:
@@ -179,12 +179,12 @@ def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
     if not isinstance(schema, Mapping):
         return schema
     _check_patterns(schema)
-    found = {name: _converted_value(name, value, merged, path) for name, value in schema.items()}
-    if "discriminator" in found and "oneOf" in found and "anyOf" not in found:
-        found["anyOf"] = found.pop("oneOf")
-        del found["discriminator"]
+    converted = {name: _converted_value(name, value, merged, path) for name, value in schema.items()}
+    if "discriminator" in converted and "oneOf" in converted and "anyOf" not in converted:
+        converted["anyOf"] = converted.pop("oneOf")
+        del converted["discriminator"]
     is_open = path in merged or any(name in schema for name in _OPEN)
-    return found if is_open or "properties" not in schema else _closed(found)
+    return converted if is_open or "properties" not in schema else _closed(converted)
 
 
 def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,19 +197,19 @@ def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_number(schema: Any) -> None:
     """Raises InvalidArgument for more than ``_MOST_PATTERNS`` in all ``patternProperties`` together."""
-    found = 0
+    count = 0
     waiting = [schema]
     while waiting:
         each = waiting.pop()
         if isinstance(each, Mapping):
             patterns = each.get("patternProperties")
-            found += len(patterns) if isinstance(patterns, Mapping) else 0
+            count += len(patterns) if isinstance(patterns, Mapping) else 0
             waiting += each.values()
         elif isinstance(each, list):
             waiting += each
-    if found > _MOST_PATTERNS:
+    if count > _MOST_PATTERNS:
         raise InvalidArgument(
-            f"a schema has {found} patternProperties; the limit is {_MOST_PATTERNS}; join some by '|'"
+            f"a schema has {count} patternProperties; the limit is {_MOST_PATTERNS}; join some by '|'"
         )
 
 

@@ -83,23 +83,23 @@ class MessageItem(ResponsePart):
 
 def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[Message]:
     """The messages of ``input``, instructions first. A call joins the assistant's message before it. Raises InvalidField."""
-    found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     if instructions:
-        found.append({"role": "system", "content": instructions})
+        messages.append({"role": "system", "content": instructions})
     items = [Item(role="user", content=given)] if isinstance(given, str) else given
     for at, item in enumerate(items):
         if item.type == "item_reference" or (item.type is None and item.id is not None and item.role is None):
             raise InvalidField(f"input[{at}]", f" refers to item {item.id!r}; {_STORES_NO_ITEMS}")
         if item.type in (None, "message"):
-            _add_message(found, _message(f"input[{at}]", item))
+            _add_message(messages, _message(f"input[{at}]", item))
         elif item.type in _CALLS:
-            _add_call(found, f"input[{at}]", item)
+            _add_call(messages, f"input[{at}]", item)
         elif item.type == "reasoning":
-            _add_reasoning(found, f"input[{at}]", item)
+            _add_reasoning(messages, f"input[{at}]", item)
         elif item.type not in _LEFT_OUT:
             output = {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
-            found.append(output)
-    return [Message(**message) for message in found]
+            messages.append(output)
+    return [Message(**message) for message in messages]
 
 
 def _message(path: str, item: Item) -> dict[str, Any]:
@@ -112,34 +112,34 @@ def _message(path: str, item: Item) -> dict[str, Any]:
     return {"role": role, "content": text_of(message.content)}
 
 
-def _add_message(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
+def _add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
     """Templates take one message of the system, at the start, so a second one there joins it. An answer joins its reasoning."""
-    if message["role"] == "system" and [each["role"] for each in found] == ["system"]:
-        found[0]["content"] += "\n\n" + message["content"]
-    elif message["role"] == "assistant" and found and found[-1].keys() == {"role", "reasoning_content"}:
-        found[-1] |= message
+    if message["role"] == "system" and [each["role"] for each in messages] == ["system"]:
+        messages[0]["content"] += "\n\n" + message["content"]
+    elif message["role"] == "assistant" and messages and messages[-1].keys() == {"role", "reasoning_content"}:
+        messages[-1] |= message
     else:
-        found.append(message)
+        messages.append(message)
 
 
-def _add_reasoning(found: list[dict[str, Any]], path: str, item: Item) -> None:
+def _add_reasoning(messages: list[dict[str, Any]], path: str, item: Item) -> None:
     """The text of reasoning begins a message. Reasoning without text, as of OpenAI's models, is left out."""
     if not isinstance(item.content, list | None):
         raise InvalidField(f"{path}.content", f" is of type {type(item.content).__name__}; give a list of parts")
     texts = [part.get("text") for part in item.content or () if isinstance(part, Mapping)]
     if text := "\n".join(each for each in texts if isinstance(each, str)):
-        found.append({"role": "assistant", "reasoning_content": text})
+        messages.append({"role": "assistant", "reasoning_content": text})
 
 
-def _add_call(found: list[dict[str, Any]], path: str, item: Item) -> None:
+def _add_call(messages: list[dict[str, Any]], path: str, item: Item) -> None:
     given = item.arguments if item.type == "function_call" else item.input
     if item.name is None or given is None:
         field = "arguments" if item.type == "function_call" else "input"
         raise InvalidField(path, f": a {item.type} has name and {field}")
-    if not found or found[-1]["role"] != "assistant":
-        found.append({"role": "assistant", "content": ""})
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": ""})
     function = {"name": full_name(item.namespace or "", item.name), "arguments": given}
     if item.type == "custom_tool_call":
         function["arguments"] = json.dumps({"input": given}, ensure_ascii=False)
-    calls = found[-1].setdefault("tool_calls", [])
+    calls = messages[-1].setdefault("tool_calls", [])
     calls.append({"id": item.call_id, "type": "function", "function": function})
