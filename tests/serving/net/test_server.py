@@ -60,7 +60,8 @@ def answers(server: DraftServer, folder: Path) -> tuple[bool, bool]:
     over_http = over_grpc = True
     try:
         connect(url).close()
-    except SuffolkError:
+    except SuffolkError as error:
+        print(f"gRPC, {folder.name}: {error}")  # shown if the test fails
         over_grpc = False
     try:
         urllib.request.urlopen(f"https://{server.http}/readyz", timeout=HANG, context=context).close()
