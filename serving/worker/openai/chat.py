@@ -44,9 +44,8 @@ class ChatAnswer(Answer[ChatBody]):
         super().__init__(model, body, runs, tokens)
         tools, thought = chosen_tools(body), message_thought(marks, body, runs, tokens)
         self._thinks = marks is not None
-        self._messages = defaultdict[int, ChatMessage](
-            lambda: ChatMessage(tools, tool_format, thought)
-        )  # by index of the run
+        # by index of the run
+        self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, tool_format, thought))
 
     def choice(self, run: TextRun) -> dict[str, Any]:
         message = self._messages[run.index]
@@ -202,9 +201,7 @@ class ChatMessage:
         return entries
 
     def _entry(self, call: ToolCall) -> dict[str, Any]:
-        number = uuid.uuid4().hex
-        name = (
-            number[:9] if self._tool_format.name == "mistral" else f"call_{number}"
-        )  # Mistral's templates want 9 characters
+        number = uuid.uuid4().hex  # Mistral's templates want 9 characters
+        name = number[:9] if self._tool_format.name == "mistral" else f"call_{number}"
         function = {"name": call.name, "arguments": call.arguments}
         return {"index": self._calls - 1, "id": name, "type": "function", "function": function}

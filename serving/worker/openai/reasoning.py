@@ -120,9 +120,8 @@ class ReasoningParser:
     def __init__(self, thought: Thought) -> None:
         self._thought = thought
         self._text = ""  # the end of the text that is not returned yet
-        self._has_begun = self._is_shown = (
-            False  # whether the thought, and text of the part that is being read, has come
-        )
+        # whether the thought, and text of the part that is being read, has come
+        self._has_begun = self._is_shown = False
         self._is_content = False
         self.has_ended = False
 

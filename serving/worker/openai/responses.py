@@ -27,7 +27,7 @@ Event = dict[str, Any]
 def read_response(
     service: DecodeService, body: ResponseBody, tool_format: ToolFormat, marks: ReasoningMarks | None
 ) -> list[GenerateCall]:
-    """The ``GenerateCall`` that ``body`` requests. ``form``, ``marks``: as in ``read_chat``. Raises InvalidArgument."""
+    """The ``GenerateCall`` that ``body`` requests. ``tool_format``, ``marks``: as in ``read_chat``. Raises InvalidArgument."""
     return read_chat(service, chat_of(body), tool_format, marks)
 
 
