@@ -30,6 +30,9 @@ output_type: {kind}
 metric_list: [{{metric: {metric}}}]
 """
 QUESTION = "Is it sunny today? Answer briefly."
+THOUGHT: Any = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "<think>The user asks"}]
+"""The model goes on inside a thought, as a reasoning model would. The worker is told the marks."""
+CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
 MOST = 600
 """Tokens of structured answers: a random model puts much white space into JSON."""
 
@@ -97,6 +100,14 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
         assert found.choices[0].text == QUESTION
         assert all(value <= 0 for value in found.choices[0].logprobs.token_logprobs[1:])
 
+    def reasoning() -> None:
+        thought = asked | {"messages": THOUGHT, "extra_body": CONTINUED}
+        message = client.chat.completions.create(**thought).choices[0].message
+        parts = [chunk.choices[0].delta for chunk in client.chat.completions.create(**thought, stream=True)]
+        assert message.reasoning_content
+        assert not message.content
+        assert "".join(getattr(part, "reasoning_content", "") for part in parts) == message.reasoning_content
+
     def responses() -> None:
         assert isinstance(client.responses.parse(**answered, text_format=Weather).output_parsed, Weather)
 
@@ -115,7 +126,7 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
             codes = [error.code, error.param]
         assert codes == ["context_length_exceeded", "messages"]
 
-    yield from _named(chat, stream, tools, functions, parse, echo, responses, responses_stream, errors)
+    yield from _named(chat, stream, tools, functions, parse, echo, reasoning, responses, responses_stream, errors)
 
 
 def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -141,6 +152,11 @@ def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
         found = litellm.completion(**asked | {"max_tokens": MOST}, tools=[TOOL], tool_choice="required")
         Weather.model_validate_json(found.choices[0].message.tool_calls[0].function.arguments)
 
+    def reasoning() -> None:
+        message = litellm.completion(**asked | {"messages": THOUGHT}, extra_body=CONTINUED).choices[0].message
+        assert message.reasoning_content
+        assert not message.content
+
     def responses() -> None:
         own = {name: asked[name] for name in ("model", "api_base", "api_key")}
         assert litellm.responses(**own, input=QUESTION, max_output_tokens=20).output
@@ -152,7 +168,7 @@ def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
             return
         raise AssertionError("no ContextWindowExceededError")
 
-    yield from _named(chat, stream, tools, responses, context_error)
+    yield from _named(chat, stream, tools, reasoning, responses, context_error)
 
 
 def check_langchain(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:

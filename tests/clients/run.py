@@ -24,7 +24,7 @@ Row = dict[str, str]
 def main(folder: str) -> int:
     """Returns 1 if a check failed."""
     arguments = ("worker", "--model", folder, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--slots", "4")
-    with running(*arguments) as worker:
+    with running(*arguments, "--set", "reasoning=<think> </think>") as worker:
         url = f"http://{worker.endpoint('http')}"
         python = [str(ENVIRONMENT / "bin/python"), str(ROOT / "tests/clients/checks.py"), url, folder]
         rows = [*_rows(python), *_rows(["node", str(ENVIRONMENT / "checks.mjs"), url])]
