@@ -71,7 +71,7 @@ class Engine:
                 static shapes, which CUDA replays as graphs. ``compiled``: for a CPU, by torch and a C++ compiler, which takes a
                 minute or more at the start. ``graph``: on CUDA, compiled and captured at the start, for prompts too.
                 ``auto``: ``captured`` on CUDA, else ``packed``.
-            prefix_reuse: whether a prompt that begins like another text of its tenant takes over the rows of that text.
+            prefix_reuse: whether a prompt takes over the cache rows of another text of its tenant that begins in the same way.
 
         Raises:
             InvalidArgument: a value is out of its range.
@@ -199,7 +199,7 @@ class Engine:
         self.close()
 
     def _close_at_exit(self) -> None:
-        """End the thread before the interpreter ends, because killing the thread inside the model's pass would abort the process.
+        """End the thread before the interpreter ends. If the thread were killed inside the model's pass, the process would abort.
 
         Called if the engine was not closed, or if a second Ctrl-C interrupted ``close``.
         """
@@ -215,7 +215,7 @@ class Engine:
             raise Unavailable("the engine's thread is not in this process, which was forked; make an engine here")
 
     def _present(self) -> int:
-        """The requests that run or wait. A cancelled one does not count, although it keeps its slot until the pass ends."""
+        """The number of requests that run or wait, without cancelled requests, which keep their slots until the pass ends."""
         cancelled = {generation.request.number for generation in self._cancelled}
         return sum(each.request.number not in cancelled for each in (*self._running.values(), *self._waiting))
 

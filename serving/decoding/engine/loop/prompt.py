@@ -62,7 +62,7 @@ def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.
 
 
 def encode(target: Target, prompt: Prompt) -> npt.NDArray[np.int64]:
-    """The tokens of ``prompt``, int64[n]. Raises as ``read_prompt``, ``encode_text`` and ``encode_chat``."""
+    """The tokens of ``prompt``, int64[n]. Raises the errors of ``read_prompt``, ``encode_text`` and ``encode_chat``."""
     found = read_prompt(prompt)
     if isinstance(found, str):
         return np.array(encode_text(target, found), np.int64)
@@ -82,8 +82,8 @@ def encode_text(target: Target, text: str, special_tokens: bool = True, most: in
     Long texts of different threads are encoded one at a time. So cores stay free for the step loop.
 
     Args:
-        most: limit in tokens; None for no limit. A long text of more than twice the limit is refused before all of it
-            is encoded.
+        most: limit in tokens; None for no limit. If a long text has more than twice this many tokens, it is refused before it is
+            encoded to the end.
 
     Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is too long.
     """
@@ -147,8 +147,8 @@ def encode_chat(
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
     """The tokens of ``text`` as a continuation of the tokens of ``prompt``, without special tokens.
 
-    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If one
-    token then covers parts of both, the text is encoded alone, because the prompt's tokens cannot change.
+    Some tokenizers put a space before a text, but not inside a text. So the text is encoded together with the end of the prompt.
+    If a token then covers parts of both, the text is encoded alone, because the prompt's tokens cannot change.
 
     Raises InvalidArgument: the target has no tokenizer.
     """
@@ -198,8 +198,8 @@ def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
 def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     """Count the tokens of pieces of a long text, and stop when they are too many.
 
-    Cutting a text adds a few tokens to each piece. The pieces may have twice ``most`` tokens, so a text of at most ``most``
-    tokens is never refused.
+    A text that is cut into pieces has a few more tokens. So the pieces may have twice ``most`` tokens together, and a text of at
+    most ``most`` tokens is never refused.
     """
     if len(text) <= PIECE:
         return

@@ -62,7 +62,7 @@ class DraftGate:
         return GateDecision(runs, explored, budget.expected, gain, cost)
 
     def runs(self, budget: DraftBudget, expected: float) -> bool:
-        """The same as ``decide(...).run``, for a source without a model, beside other drafts of ``expected`` tokens."""
+        """Whether to run a source without a model, beside other drafts of ``expected`` tokens. Does not count the decision."""
         return self._weigh(budget, expected, math.inf)[2]
 
     def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MOST_SECONDS = 0.05
 """The most seconds for the masks of one step.
 
-Later drafted rows become all -inf, so that a hard grammar does not delay other requests.
+After this time, the remaining drafted rows become all -inf, so that a hard grammar does not delay other requests.
 """
 
 
@@ -42,7 +42,7 @@ class GrammarMatcher:
     def __init__(self, new_parser: Callable[[], LLMatcher], vocab_size: int) -> None:
         """``new_parser``: makes a parser of the grammar for this vocabulary (``GrammarCompiler.compile``).
 
-        Raises as ``new_parser``.
+        Raises the errors of ``new_parser``.
         """
         self.vocab_size = vocab_size
         self._new_parser = new_parser
