@@ -15,7 +15,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
 Groups = str | Sequence[str | None] | None
-"""One group for all contexts or documents, or a group for each; None: no group."""
+"""One group for all contexts or documents, or a list with a group for each of them. None means no group."""
 StoreGroups = Groups | Mapping[str, Groups]
 """``Groups`` of one datastore. If several datastores are searched as one: a map from their names to ``Groups``."""
 
@@ -111,7 +111,7 @@ class ContextQuery(NamedTuple):
 
 
 def check_scope(scope: str | None, grouped: Sequence[object]) -> str:
-    """``scope``, or the default one. ``grouped``: whether each context has a group.
+    """``scope``, or the default scope. ``grouped``: for each context, whether it has a group.
 
     Raises:
         InvalidArgument: the scope is unknown, or it needs a group, and a context has none.

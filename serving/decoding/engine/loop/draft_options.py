@@ -37,7 +37,7 @@ class DraftOptions:
 
     Raises:
         InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION or has a lone surrogate, or
-        ``group`` is empty or longer than MAX_GROUP.
+            ``group`` is empty or longer than MAX_GROUP.
     """
 
     prediction: str | Tokens | None = None

@@ -72,7 +72,7 @@ class SampledChain:
 
     Raises:
         InvalidArgument: the tree is not a chain, or ``distributions`` is not a dense tensor of floating-point numbers with n
-        rows.
+            rows.
     """
 
     tree: DraftTree

@@ -92,9 +92,10 @@ class Request:
 
         Raises:
             InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt,
-            prediction or ``stop_token_ids`` have ids outside the vocabulary; text, stop strings or a grammar are given, but the
-            target has no tokenizer; or the grammar is refused. Unsupported: the grammar needs llguidance, which is not installed
-            or cannot use the tokenizer. ResourceExhausted: no memory for the tokens.
+                prediction or ``stop_token_ids`` have ids outside the vocabulary; text, stop strings or a grammar are given, but
+                the target has no tokenizer; or the grammar is refused.
+            Unsupported: the grammar needs llguidance, which is not installed or cannot use the tokenizer.
+            ResourceExhausted: no memory for the tokens.
         """
         ids = _checked_prompt(prompt, target)
         if settings.stop and target.tokenizer is None:
