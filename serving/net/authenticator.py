@@ -29,7 +29,7 @@ class Authenticator:
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises as ``read_access_file``."""
+        """Raises the errors of ``read_access_file``."""
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Authenticator:
         return self._rules
 
     def reload(self) -> None:
-        """Read the file again. Raises as ``read_access_file``; the earlier rules then stay in force."""
+        """Read the file again. Raises the errors of ``read_access_file``; the earlier rules then stay in force."""
         if self._path is not None:
             with self._lock:
                 self._version = _version(self._path)

@@ -45,7 +45,7 @@ class GenerateCall:
 class RemotePolicy:
     """What callers of a worker may ask for. Immutable.
 
-    Under verification ``typical``, tiny thresholds or a high temperature let all drafted tokens pass. A caller could
+    With verification ``typical``, tiny thresholds or a high temperature let all drafted tokens pass. A caller could
     then read text of the worker's datastores. So ``typical`` needs a least probability under the model's own
     distribution.
 

@@ -19,7 +19,7 @@ class NeuralProposer(Proposer):
     _host_drafts: ClassVar[bool] = True
 
     def __init__(self, runner: Any, config: Any) -> None:
-        """Raises as ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
+        """Raises the errors of ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
         drafter."""
         from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 

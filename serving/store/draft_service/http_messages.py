@@ -182,7 +182,7 @@ def encode_pattern(service: DraftService, body: OccurrencesBody, expired: Expire
 def describe_tree(
     service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree, expired: Expired
 ) -> dict[str, Any]:
-    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises as ``path_counts``."""
+    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises the errors of ``path_counts``."""
     found: dict[str, Any] = {}
     if body.texts:
         found["texts"] = node_texts(service.chosen(body.choices(), expired), context, tree)

@@ -213,7 +213,7 @@ class DraftService:
         return [store for name, store in self._datastores.items() if tenant_of(name) == tenant]
 
     def weights(self, choices: Choices) -> dict[str, int]:
-        """Weights by the full names of datastores, at least one. Raises as ``chosen``."""
+        """Weights by the full names of datastores, at least one. Raises the errors of ``chosen``."""
         return {self._resolve(each.name): each.weight for each in check_choices(choices)} or {self._resolve(""): 1}
 
     def chosen(self, choices: Choices, expired: Expired) -> Retriever:

@@ -198,6 +198,6 @@ class AppendKeys:
 
 
 def hash_key(key: str, secret: str) -> bytes:
-    """The 16 bytes by which a key is known. ``secret``: of the store, in hex. Raises as ``check_key``."""
+    """The 16 bytes by which a key is known. ``secret``: of the store, in hex. Raises the errors of ``check_key``."""
     name = check_key(key).encode("utf-8", "replace")
     return blake2b(name, digest_size=16, key=bytes.fromhex(secret), person=b"append key").digest()

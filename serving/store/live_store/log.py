@@ -149,7 +149,7 @@ class Log:
             self._synced = min(self._synced, self._written)
 
     def acknowledge(self, offset: int) -> bool:
-        """Under ``always``, wait until everything up to ``offset`` is on disk. Returns whether it is.
+        """With ``always``, wait until everything up to ``offset`` is on disk. Returns whether it is.
 
         Raises:
             Unavailable: the sync failed; it is unknown what is on disk. The log takes no more changes.

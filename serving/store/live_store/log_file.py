@@ -134,7 +134,7 @@ def create_file(path: Path, content: bytes) -> int:
 
 
 def write_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write and sync a file; returns its size. A failed file is removed. Raises as ``create_file``."""
+    """Write and sync a file; returns its size. A failed file is removed. Raises the errors of ``create_file``."""
     size = 0
     try:
         with open(path, "wb", opener=lambda name, flags: os.open(name, flags, OWNER_ONLY)) as file:

@@ -81,7 +81,7 @@ class PublishedFiles:
     def flush(self) -> int | None:
         """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
 
-        REQUIRES: ``lock`` is held. Raises as ``LiveStore.flush``.
+        REQUIRES: ``lock`` is held. Raises the errors of ``LiveStore.flush``.
         """
         self.take_up()  # raises if that fails; else a bad generation would be published again
         index, tokens = self._writer.index, 0

@@ -112,7 +112,7 @@ class LiveStore(LiveQueries, Appendable):
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
-        """Append several documents: all or nothing, and all visible together. Arguments and errors as for ``append``.
+        """Append several documents: all or nothing, and all visible together. The arguments and errors are those of ``append``.
 
         Args:
             group: a group for all documents, or a sequence with a group or None for each.

@@ -96,7 +96,7 @@ class ReplicatedStore(LiveStore):
         return super().native()
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. Raises as ``native``."""
+        """See ``Retriever.occurrences``. Raises the errors of ``native``."""
         self.member.require_fresh()
         return super().find_occurrences(query)
 
@@ -191,7 +191,7 @@ def replica_id(store: Path) -> str:
 
 
 def new_replica_id(store: Path) -> str:
-    """Give the replica in the folder ``store`` another id. Raises as ``replica_id``."""
+    """Give the replica in the folder ``store`` another id. Raises the errors of ``replica_id``."""
     replica = secrets.token_hex(8)
     write_atomically(store / LIVE_NAME / REPLICA_NAME, json.dumps({"id": replica}).encode())
     return replica

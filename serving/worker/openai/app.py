@@ -178,7 +178,7 @@ def facts(service: DecodeService) -> dict[str, Any]:
 
 
 def passages(service: DecodeService, body: PassagesBody) -> dict[str, Any]:
-    """The passages of each datastore. Raises as ``DecodeService.passages``."""
+    """The passages of each datastore. Raises the errors of ``DecodeService.passages``."""
     return {"datastores": service.passages(body.tokens, body.datastores, body.limit, body.following)}
 
 

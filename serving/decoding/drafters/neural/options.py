@@ -14,7 +14,7 @@ from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 
 def take_draft_model(entry: DrafterEntry, options: Options) -> Options | None:
-    """The option of the draft model. Raises as ``find_folder``."""
+    """The option of the draft model. Raises the errors of ``find_folder``."""
     given = entry.given(options)
     if given is not None:
         find_folder(given["draft_model"])

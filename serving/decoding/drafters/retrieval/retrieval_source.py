@@ -35,7 +35,7 @@ class ScaledDrafts(NamedTuple):
 
 
 def merge_all(parts: Sequence[ScaledDrafts], max_nodes: Sequence[int]) -> Sequence[DraftTree]:
-    """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises as ``merge``."""
+    """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises the errors of ``merge``."""
     return _native.merge(parts, max_nodes)
 
 

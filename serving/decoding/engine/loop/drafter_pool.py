@@ -101,7 +101,7 @@ class DrafterPool:
     def draft(self, requests: Sequence[Request], budgets: Sequence[DraftBudget]) -> list[Draft]:
         """A draft for each of ``requests``, within its budget. Calls each drafter once.
 
-        A sampled chain keeps its distributions only under verification ``rejection``; otherwise its tree is returned.
+        A sampled chain keeps its distributions only with verification ``rejection``; otherwise its tree is returned.
         """
         drafts = [NO_DRAFT] * len(requests)
         for name, members in _by_drafter(requests).items():

@@ -35,9 +35,9 @@ _STATS_AGE = 0.05
 class Engine:
     """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
 
-    A request's tokens depend on its prompt and settings, never on other requests. Under verification ``match``, the tokens do
-    not depend on the request's drafter. Under ``rejection``, the distribution of the tokens does not depend on the drafter.
-    Under ``typical``, the tokens do depend on the drafter.
+    A request's tokens depend on its prompt and settings, never on other requests. With verification ``match``, the tokens do
+    not depend on the request's drafter. With ``rejection``, the distribution of the tokens does not depend on the drafter.
+    With ``typical``, the tokens do depend on the drafter.
 
     Attributes:
         target: the model whose text is produced.

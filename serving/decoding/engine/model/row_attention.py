@@ -154,7 +154,7 @@ class RowAttention:
     sizes: Sizes
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
-        """As ``PassAttention.attend``. Raises as ``launching``."""
+        """As ``PassAttention.attend``. Raises the errors of ``launching``."""
         with launching(query):
             return self._attend(query, key, value, terms)
 

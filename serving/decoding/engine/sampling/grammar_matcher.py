@@ -52,7 +52,7 @@ class GrammarMatcher:
 
     @staticmethod
     def of(target: Target, grammar: Grammar | None) -> GrammarMatcher | None:
-        """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
+        """A matcher of ``grammar`` at the start of a text; None for None. Raises the errors of ``GrammarCompiler.compile``."""
         if grammar is None:
             return None
         return GrammarMatcher(partial(GrammarCompiler.of(target).compile, grammar), target.vocab_size)

@@ -83,7 +83,7 @@ class Sampler:
     def probabilities(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """float64[rows, vocab], the distribution of each row's sample; one-hot at temperature 0.
 
-        All 0 for a row where ``sample`` gives ``NO_TOKEN``. Raises as ``sample``.
+        All 0 for a row where ``sample`` gives ``NO_TOKEN``. Raises the errors of ``sample``.
         """
         logits, dead = self._processed(logits, contexts)
         if self._noise is None:

@@ -52,7 +52,7 @@ class SamplingSettings:
         temperature: divides the logits; 0 or 1e-6..100, 0 = always the most likely token.
         top_k: sample among the ``top_k`` likeliest tokens, and ties with the last of them; 0 = no limit.
         top_p: sample among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
-        seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
+        seed: the same seed gives the same text, with verification ``match`` with or without drafts; 0..2^63-1.
         stop: strings; the text ends before the first one. The text of a special token may be part of a match, although it is not
             shown.
         stop_token_ids: the text ends before the first of these tokens.
