@@ -103,7 +103,7 @@ def kept_calibration(path: Path | None) -> Iterator[Calibration]:
 
 
 def require_record(file: Path | None) -> None:
-    """Check that ``file``, if there is one, can take recordings. Raises as ``require_recordable``."""
+    """Check that ``file``, if there is one, can take recordings. Raises the errors of ``require_recordable``."""
     if file is not None:
         from suffolk.serving.decoding.replay.recorder import require_recordable
 
