@@ -39,7 +39,7 @@ class Conversation:
 
 
 def find_conversation(record: Any, place: str) -> Conversation | None:
-    """The conversation of a record; None if it has none of ``FIELDS``. Raises as ``read_messages``."""
+    """The conversation of a record; None if it has none of ``FIELDS``. Raises the errors of ``read_messages``."""
     field = next((name for name in FIELDS if isinstance(record, dict) and record.get(name) is not None), None)
     if field is None:
         return None

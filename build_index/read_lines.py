@@ -31,7 +31,7 @@ _DECODER = json.JSONDecoder(parse_constant=no_number)
 def read_lines(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
     """Yield blocks of about 1 MiB of whole lines, each with the number of bytes of the file ``path`` read so far.
 
-    Raises as ``chunks``, and InvalidArgument if a line is longer than 256 MiB.
+    Raises the errors of ``chunks``, and InvalidArgument if a line is longer than 256 MiB.
     """
     first_line, rest = 1, b""
     bytes_read = 0
