@@ -64,7 +64,7 @@ def make_lone_drafter(
 ) -> Drafter | None:
     """Create one drafter for a separate engine with one slot. Return None for "none". The drafter shares no model.
 
-    Raises as ``make_drafters``.
+    Raises the errors of ``make_drafters``.
     """
     kinds = options.models.parts()
     models: list[Drafter] = []

@@ -50,7 +50,7 @@ def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
     With ``options.answers``, the answers are sampled once by plain decoding. The methods then draft along them, and a pass takes
     its stored cost instead of its real time.
 
-    Raises as ``load_prompts``, ``Target.load``, ``AnswerFile`` and ``make_memory``.
+    Raises the errors of ``load_prompts``, ``Target.load``, ``AnswerFile`` and ``make_memory``.
     """
     decoding = options.decoding
     prompts = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
