@@ -18,7 +18,7 @@ from suffolk.datastore.failpoints import failpoint
 
 
 def write_json(file: Path, document: object) -> None:
-    """Write ``document`` as JSON. Raises as ``write_text``."""
+    """Write ``document`` as JSON. Raises the errors of ``write_text``."""
     write_text(file, json.dumps(document, indent=2) + "\n")
 
 

@@ -225,7 +225,7 @@ class Retriever(Protocol):
         return list(self._encoding(text).ids)
 
     def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
-        """The token ids of ``text``, and the place of each token's first character in it. Raises as ``encode``."""
+        """The token ids of ``text``, and the place of each token's first character in it. Raises the errors of ``encode``."""
         found = self._encoding(text)
         return list(found.ids), [start for start, _ in found.offsets]
 
