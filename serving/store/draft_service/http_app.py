@@ -162,7 +162,7 @@ def _endpoint(
     role: Role = Role.READ,
     keys: Sequence[str] = (),
 ) -> Callable[[Request], Awaitable[Response]]:
-    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: keys that the query may
+    """``role``: if a caller has this role in no tenant, it is refused before the body is read. ``keys``: keys that the query may
     have."""
 
     async def answer(request: Request) -> Response:

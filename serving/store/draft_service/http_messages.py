@@ -78,8 +78,8 @@ class LookupBody(StoresBody):
 class DraftBody(LookupBody):
     """The keys of a draft.
 
-    ``max_nodes``: one number, or one per context. ``texts``: add the text of each node. ``by_datastore``: add its count in each
-    datastore.
+    ``max_nodes``: one number, or one per context. ``texts``: add the text of each node. ``by_datastore``: add the count of each
+    node in each datastore.
     """
 
     max_depth: Annotated[Int, Field(ge=1, le=limits.MAX_DEPTH), OR_NULL] = context_query.DEFAULT_MAX_DEPTH

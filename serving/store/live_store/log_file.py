@@ -2,7 +2,7 @@
 
 The log is a folder of files ``NUMBER.log``, in rising order without gaps. ``NUMBER.checkpoint`` replaces all files up to that
 number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write. It also has the
-checksum of the last record in that file, so no file can take the place of another.
+checksum of the last record in that file, so a reader notices if a file is replaced by another.
 """
 
 from __future__ import annotations

@@ -159,7 +159,8 @@ def write_live_segments(
 def merge_live_segments(
     workspace: Workspace, entries: Sequence[SegmentEntry], generation: int, threads: int
 ) -> SegmentEntry:
-    """One segment of the documents of ``entries``, published ones and new ones, in order. The new ones' files are removed."""
+    """One segment of the documents of ``entries``, published and new segments in order. The files of the new segments are
+    removed."""
     old_folder = workspace.store / SEGMENTS_NAME
     places = [(workspace.new_segment(entry.name), old_folder / entry.name) for entry in entries]
     paths = [new if new.exists() else old for new, old in places]

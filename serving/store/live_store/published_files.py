@@ -35,7 +35,7 @@ class PublishedFiles:
 
     @property
     def generation(self) -> int:
-        """Its number; 0 if there is none."""
+        """The number of the generation; 0 if there is none."""
         return self.datastore.manifest.generation if self.datastore is not None else 0
 
     @property
@@ -45,11 +45,11 @@ class PublishedFiles:
 
     @property
     def segments(self) -> int:
-        """Number of its segments."""
+        """The number of segments of the generation."""
         return len(self.datastore.manifest.segments) if self.datastore is not None else 0
 
     def size(self) -> tuple[int, int]:
-        """Its tokens and documents, without deleted ones."""
+        """The tokens and documents of the generation, without deleted documents."""
         return published_size(self.datastore)
 
     def live_segments(self) -> list[tuple[SegmentEntry, int]]:
@@ -57,7 +57,7 @@ class PublishedFiles:
         return live_segments(self.datastore.manifest) if self.datastore is not None else []
 
     def live_tokens(self) -> int:
-        """Tokens in ``live_segments``, with deleted ones; 0 if all documents of the generation are deleted."""
+        """Tokens in ``live_segments``, including deleted documents; 0 if all documents of the generation are deleted."""
         return sum(entry.tokens for entry, _ in self.live_segments()) if self.size()[1] else 0
 
     def take_up(self) -> bool:

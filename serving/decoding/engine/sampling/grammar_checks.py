@@ -170,8 +170,8 @@ def _target(schema: Any, pointer: str) -> Any:
 def _lark_rules(text: str) -> tuple[Rules, list[Any]]:
     """The rules of a grammar, and the schemas in them. A group is a rule whose name has a bracket.
 
-    An alternative begins with its first item, unless that item is optional. A rule may come again later in its own
-    alternative.
+    An alternative begins with its first item, unless this item is optional. After its first item, an alternative may name its own
+    rule.
     """
     rules: Rules = {}
     schemas: list[Any] = []
