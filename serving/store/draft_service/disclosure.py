@@ -78,8 +78,8 @@ class MinCount(StoreView):
         return _group_first(query, self._drafts, lambda tree: tree.match_length > 0)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. The text around an occurrence is cut to what ``least`` documents hold together with
-        the pattern."""
+        """See ``Retriever.occurrences``. The text around an occurrence is cut: ``least`` documents hold the pattern together with
+        the part that is shown."""
         longest = int(self._store.info()["order_depth"])
         query.check(longest)
 
@@ -128,7 +128,8 @@ class MinCount(StoreView):
         return [tree.where(np.fromiter(kept, np.bool_, len(tree))) for tree in trees]
 
     def _often(self, tree: DraftTree) -> DraftTree:
-        """The nodes that may be frequent. A text occurs at least as often as documents hold it."""
+        """The nodes that may be frequent. The number of occurrences of a text is at least the number of documents that hold
+        it."""
         if tree.counts is None:
             return DraftTree.empty()
         return tree.where(tree.counts >= self._least)
@@ -168,8 +169,8 @@ def _tail(context: Tokens, length: int) -> Tokens:
 
 
 def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Frequent, longest: int) -> list[Occurrence]:
-    """``places`` with windows cut until they are frequent: first as many tokens after the pattern as possible, then
-    before it.
+    """``places``, whose windows (the pattern and the tokens around it) are cut until they are frequent. First as many tokens
+    after the pattern as possible are kept, then before it.
 
     Args:
         pattern: tokens of the pattern, which is frequent.

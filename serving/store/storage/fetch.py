@@ -32,7 +32,7 @@ PARALLEL = 16
 def fetch_segments(
     remote: RemoteFolder, manifest: Manifest, entries: Sequence[SegmentEntry], folder: Path, meter: Meter
 ) -> None:
-    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is complete, verified and
+    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. A file gets its name when it is complete, verified and
     synced.
 
     Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
@@ -125,7 +125,7 @@ def _parts(folder: Path, entries: Sequence[SegmentEntry]) -> Iterator[_Part]:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The files under way. For one thread."""
+    """The files that are being fetched. For one thread."""
 
     remote: RemoteFolder
     manifest: Manifest
