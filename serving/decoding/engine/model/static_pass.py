@@ -110,7 +110,8 @@ class StaticPass:
         self._captured = capture(self.compute, memory, self._target.device)
 
     def run(self) -> PassResult:
-        """As ``compute``, replaying the graph if there is one. The next graph of the same memory overwrites its result."""
+        """The same as ``compute``, by replaying the graph if there is one. The next graph of the same memory overwrites the
+        result."""
         return self.compute() if self._captured is None else self._captured.replay()
 
 

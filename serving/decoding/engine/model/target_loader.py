@@ -136,7 +136,7 @@ def _adapted(name: str) -> str | None:
 
 
 def _source(name: str) -> dict[str, bool]:
-    """Further arguments of ``from_pretrained``. Raises NotFound: neither a folder, nor the hub, nor its cache has the model.
+    """Further arguments of ``from_pretrained``. Raises NotFound: the model is in no folder, not on the hub, and not in its cache.
 
     transformers retries an unreachable hub for every file. So this function asks the hub once and then reads only the cache.
     """
