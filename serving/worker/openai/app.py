@@ -162,7 +162,7 @@ def _endpoint(
 def facts(service: DecodeService) -> dict[str, Any]:
     """The worker as the caller may see it.
 
-    ``sources``: whether the caller may see drafts from a datastore, and drafts without any.
+    ``sources``: whether the caller may see drafts from a datastore, and drafts that use no datastore.
     """
     engine = service.engine
     return {

@@ -62,7 +62,7 @@ def read_chat(
 ) -> list[GenerateCall]:
     """One ``GenerateCall`` for each text that ``body`` requests. Raises InvalidArgument.
 
-    ``form``: format of the model's tool calls. ``marks``: of its reasoning.
+    ``form``: format of the model's tool calls. ``marks``: marks of its reasoning.
     """
     if body.top_logprobs and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
@@ -83,7 +83,7 @@ def read_chat(
 
 
 def shown_tools(body: ToolFields) -> Sequence[dict[str, Any]] | None:
-    """The tools in the prompt; None if the answer may call none. Raises InvalidArgument."""
+    """The tools in the prompt; None if the answer may call no tools. Raises InvalidArgument."""
     if chosen_tools(body) is None:
         return None
     return as_tools(body.functions) if body.functions else body.tools

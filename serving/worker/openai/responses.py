@@ -32,7 +32,7 @@ def read_response(
 
 
 class ResponseAnswer(Reply[ResponseBody]):
-    """One response: reasoning, a message, and calls of functions, as far as there are some."""
+    """One response: reasoning, a message, and calls of functions. Each may be missing."""
 
     names_events = True
 
@@ -45,7 +45,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         form: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
+        """``form``: format of the model's tool calls. ``marks``: marks of its reasoning."""
         self.body, self.runs, self.tokens = body, runs, tokens
         chat = chat_of(body)
         self._message = ChatMessage(chosen_tools(chat), form, message_thought(marks, chat, runs, tokens))
@@ -131,7 +131,7 @@ class ResponseAnswer(Reply[ResponseBody]):
             yield self._item("response.function_call_arguments.delta", delta=function["arguments"])
 
     def _new_logprobs(self) -> list[Event]:
-        """The entries since the last call, without those of the thought."""
+        """The entries since the last time, without the entries of the thought."""
         begin = max(self._with_text, self._message.reasoning_tokens(self.runs[0], self.tokens))
         self._with_text = len(self._logprobs)
         return self._logprobs[begin:]
