@@ -29,9 +29,9 @@ struct Run {
   Interval range;
 };
 
-// Appends to `runs`, in any order, every run whose length is within `least` to `most` of its search. May also append other runs.
-// The end of a document does not count as a token. Takes O(range.size() / least) samples, and O(log least) further reads for each
-// run. `ends` is scratch memory.
+// Appends to `runs`, in any order, every run whose length is at least `least` and at most `most` of its search. May also append
+// other runs. The end of a document does not count as a token. Takes O(range.size() / least) samples, and O(log least) further
+// reads for each run. `ends` is scratch memory.
 void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs, std::vector<TokenSearch>& ends);
 
 }  // namespace suffolk

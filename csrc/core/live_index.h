@@ -87,8 +87,8 @@ class LiveIndex {
   struct MergeJob;
   using Lock = std::unique_lock<std::mutex>;
 
-  // Holds segments for one merge or rebase, so that no other one takes them. The destructor locks the mutex and releases the
-  // segments that are still held.
+  // Holds segments for one merge or rebase, so that no other merge or rebase takes them. The destructor locks the mutex and
+  // releases the segments that are still held.
   class Hold {
    public:
     Hold(LiveIndex& index, Lock& lock) : index_(index), lock_(lock) {}

@@ -1,5 +1,5 @@
-// Queries that search only the documents of groups, or these first and then all documents. A group is a set of documents with one
-// key.
+// Queries that search only the documents of groups, or first these documents and then all documents. A group is a set of documents
+// with one key.
 #pragma once
 
 #include <cstdint>

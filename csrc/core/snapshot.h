@@ -40,8 +40,8 @@ struct LiveSegment {
   std::uint64_t live_documents() const noexcept { return segment->documents().size() - removed_documents().size(); }
   // Removes further documents. REQUIRES: `documents` is in rising order, and none of them is removed yet.
   void remove(std::span<const std::uint32_t> documents);
-  // Removes the documents whose numbers are removed in `before`. `before` may have documents that this segment does not have.
-  // REQUIRES: the numbers rise in both segments, and none of these documents is removed here yet.
+  // Removes the documents that are removed in `before`, by their numbers. `before` may have documents that this segment does not
+  // have. REQUIRES: the numbers rise in both segments, and none of these documents is removed here yet.
   void remove_as_in(const LiveSegment& before);
 };
 

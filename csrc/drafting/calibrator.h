@@ -31,9 +31,9 @@ struct CountedTree {
 
 // P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 //
-// Estimates of a fine table are smoothed towards those of a coarse table (match length and share only), and these towards the
-// prior. Each observed tree first multiplies all counts by `decay`. If the columns do not form a tree, `score` and `learn` throw
-// kInvalidArgument and change nothing.
+// Estimates of a fine table are smoothed towards the estimates of a coarse table (match length and share only), and coarse
+// estimates towards the prior. Each observed tree first multiplies all counts by `decay`. If the columns do not form a tree,
+// `score` and `learn` throw kInvalidArgument and change nothing.
 class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);

@@ -36,11 +36,11 @@ struct ScaledPart {
   std::vector<float> factors;
 };
 
-// Merges the trees of all parts into one tree for each request. `max_nodes` has an entry for each request. Throws as the function
-// above, or if a part names a request that does not exist.
+// Merges the trees of all parts into one tree for each request. `max_nodes` has an entry for each request. Throws the errors of the
+// function above, and kInvalidArgument if a part names a request that does not exist.
 Trees merge(std::span<const ScaledPart> parts, std::span<const std::size_t> max_nodes);
 
-// The expected value of the trees of one source.
+// What the trees of one source are expected to add.
 struct Judgement {
   Drafts first;                      // the first level of each request's merged tree; a request without nodes has no tree
   std::vector<double> first_scores;  // for each request, the sum of the scores in `first`
@@ -48,7 +48,7 @@ struct Judgement {
 };
 
 // A scaled score is the score times the request's entry of `factors`. REQUIRES: each span has an entry for each request of
-// `drafts`. Throws as `merge`.
+// `drafts`. Throws the errors of `merge`.
 Judgement judge(const Drafts& drafts, std::span<const std::size_t> max_nodes, std::span<const float> factors, std::span<const float> least);
 
 }  // namespace suffolk::drafting

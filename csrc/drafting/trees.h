@@ -84,7 +84,7 @@ struct DraftPart {
 // part.drafts.
 void require_places(const DraftPart& part, std::size_t requests);
 
-// The trees of all parts, ordered by request, and by part within a request. Throws as require_places.
+// The trees of all parts, ordered by request, and by part within a request. Throws the errors of require_places.
 Drafts gather(std::span<const DraftPart> parts, std::size_t requests);
 
 }  // namespace suffolk::drafting

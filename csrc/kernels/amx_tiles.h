@@ -106,7 +106,7 @@ struct Panel {
 // Where the sums of a panel and two groups go: up to 2 x 2 tiles of [16 outputs, 16 rows].
 struct SumTiles {
   float* at;
-  std::size_t next_outputs, next_group;  // floats from a tile to the tile of the next 16 outputs, and to that of the next group
+  std::size_t next_outputs, next_group;  // floats from a tile to the tile of the next 16 outputs, and to the tile of the next group
   std::size_t stride;                    // floats from one output to the next in a tile
 };
 

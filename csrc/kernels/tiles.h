@@ -44,7 +44,8 @@ struct Scalars {
   static void narrow(float value, BFloat16& to) { kernels::narrow(value, to); }
 };
 
-// A set of instructions with the types of one product. `Value` is the type of rows, bias and outputs; `Weight` that of weights.
+// A set of instructions with the types of one product. `Value` is the type of rows, bias and outputs. `Weight` is the type of
+// weights.
 template <class Instructions, class ValueType, class WeightType>
 struct Typed : Instructions {
   using Set = Instructions;
@@ -56,7 +57,7 @@ struct Typed : Instructions {
 template <class Lanes>
 constexpr std::size_t kTileRows = Lanes::kTileOutputs.size();
 
-// Rows in tiles of nearly equal size, at most `most` of them.
+// Divides rows into tiles of nearly equal size. A tile has at most `most` rows.
 struct RowTiles {
   std::size_t rows, most;
   std::size_t count = (rows + most - 1) / most;
@@ -65,7 +66,7 @@ struct RowTiles {
   std::size_t size(std::size_t tile) const { return begin(tile + 1) - begin(tile); }
 };
 
-// The cache lines of weights to prefetch while a tile is computed. They are the same lines of the next block for each output.
+// The weights to prefetch while a tile is computed: `lines` cache lines of the next block, for each output.
 struct Ahead {
   const std::byte* at = nullptr;
   std::size_t lines = 0;
@@ -215,7 +216,8 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
     for (std::size_t block = 0; block < blocks; ++block) {
       const std::size_t first = all_steps * block / blocks, steps = all_steps * (block + 1) / blocks - first;
       const bool last = block + 1 == blocks;
-      // While this block is computed, each tile prefetches its share of the next block: of these outputs, or of the next panel.
+      // While this block is computed, each tile prefetches its share of the next block. After the last block, this is a block of
+      // the next panel.
       const std::size_t next_output = last ? begin + kPanelOutputs : begin, next_first = last ? 0 : first + steps;
       const bool more = next_output + outputs <= product.outputs;
       const std::size_t lines = more ? std::min(steps * kLanes, inputs - next_first * kLanes) * sizeof(Weight) / kCacheLine : 0;
