@@ -7,7 +7,7 @@
     GET  /v1/info         describes the datastores
     GET  /v1/tokenizer    tokenizer.json of ?datastore=wiki
 
-Only "contexts" or "tokens" is required; "text" may stand in place of both. "max_nodes" is one number, or one per context.
+Only "contexts" or "tokens" is required. "text" may be given instead of these. "max_nodes" is one number, or one per context.
 "datastore" may be omitted if there is only one.
 "datastores": [{"name": "wiki"}, {"name": "code", "weight": 3}] searches several as one.
 Limits and admission are the same as for gRPC.

@@ -121,10 +121,10 @@ def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
 
 
 def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None = None) -> int:
-    """The sequence that ends the oldest documents. These have ``tokens`` tokens in all, and include all documents older than time
-    ``before``.
+    """The sequence of the first document to keep. The older documents have at least ``tokens`` tokens in all, and include all
+    documents from before the time ``before``.
 
-    Returns ``end`` if these are all documents below ``end``.
+    Returns ``end`` if no document below ``end`` is to be kept.
     """
     left = tokens
     for page in live_pages(index, end, tokens=False):

@@ -99,7 +99,7 @@ class Log:
 
     @property
     def failure(self) -> str | None:
-        """Why the log takes no more changes; None if it does."""
+        """Why the log takes no more changes; None if it takes changes."""
         return self._failure
 
     @property
@@ -139,7 +139,7 @@ class Log:
         return self._written
 
     def withdraw(self, body: bytes) -> None:
-        """Remove the record with this ``body``, which must be the last one written and not acknowledged."""
+        """Remove the record with this ``body``. It must be the last record, and must not be acknowledged yet."""
         size = PREFIX.size + len(body)
         with self._sync_lock, self._lock:
             self._cut(self._require(), self._size - size)

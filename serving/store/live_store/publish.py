@@ -123,7 +123,7 @@ def published_size(files: Datastore | None) -> tuple[int, int]:
 def _to_merge(
     store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], settings: LiveSettings
 ) -> tuple[SegmentEntry, ...]:
-    """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
+    """The last segments of ``base`` to merge with ``entries``: live segments without deleted documents."""
     size = sum(entry.tokens + entry.documents for entry in entries)
     chosen: list[SegmentEntry] = []
     periods = {period(entry.live_time or 0, settings) for entry in entries}

@@ -1,7 +1,7 @@
 """Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
 
-Layout (docs/reference/file-format.md): u64 bytes of the body; u32 checksum of the record before; u32 CRC-32 of the salt, the
-length, the checksum of the record before, and the body; the body. The body is a head, then columns with an entry for each
+Layout (docs/reference/file-format.md): u64 bytes of the body; u32 checksum of the previous record; u32 CRC-32 of the salt, the
+length, the checksum of the previous record, and the body; the body. The body is a head, then columns with an entry for each
 document or token. The salt is random in each file, so no document can imitate a record. The checksums form a chain, which shows a
 missing, doubled or replaced record.
 """
@@ -20,7 +20,7 @@ import numpy.typing as npt
 VERSION = 3
 """Version of the files that are written."""
 PREFIX = struct.Struct("<QII")
-"""Bytes of the body, the checksum of the record before, and the checksum of this record."""
+"""Bytes of the body, the checksum of the previous record, and the checksum of this record."""
 _OLD_PREFIX = struct.Struct("<QI")
 """The prefix in versions 1 and 2, without a chain."""
 _HEAD = struct.Struct("<QIIIII")
@@ -114,7 +114,7 @@ class Layout:
 
     @property
     def chained(self) -> bool:
-        """Whether a record holds the checksum of the record before it. The first one holds the salt."""
+        """Whether a record holds the checksum of the previous record. The first record holds the salt."""
         return self.version >= 3
 
     @property
@@ -152,7 +152,7 @@ def encode(change: Change) -> bytes:
 
 
 def frame(body: bytes, salt: int = 0, before: int = 0) -> bytes:
-    """The record with this body in a file with this salt. ``before``: the checksum of the record before."""
+    """The record with this body in a file with this salt. ``before``: the checksum of the previous record."""
     fields = PREFIX.pack(len(body), before, 0)[:-4]
     return b"".join((fields, _checksum(body, fields, salt).to_bytes(4, "little"), body))
 

@@ -210,7 +210,7 @@ class LiveStore(LiveQueries, Appendable):
             return self._files.flush()
 
     def scrub(self) -> None:
-        """Rewrite the log without the text of removed documents now. Without this call, a thread does so within the time that
+        """Rewrite the log now, without the text of removed documents. Without this call, a thread does so within the time that
         ``removed_text`` states.
 
         Raises:

@@ -1,5 +1,5 @@
-"""Compares copies of a store by the numbers and checksums of their documents. Finds the documents that a copy lacks, without
-needing a history of changes."""
+"""Compares copies of a store by the numbers and checksums of their documents. Finds the documents that a copy lacks, and needs no
+history of changes for this."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def _sent(remote: RemoteFolder, report: BuildReport, keep: int) -> PushReport:
 
 
 def _push(work: Path, url: str, keep: int, progress: WorkProgress) -> PushReport:
-    """As ``push``. Its errors and Ctrl-C say how to go on."""
+    """The same as ``push``, but its errors and Ctrl-C say how to go on."""
     try:
         return push(work, url, keep, progress)
     except (SuffolkError, KeyboardInterrupt) as error:
