@@ -41,7 +41,7 @@ class PredictionCounter:
 
     @property
     def missing(self) -> int:
-        """Predicted tokens that a shortest diff from the predicted to the generated text deletes."""
+        """Predicted tokens that are not in the generated text, by a shortest diff."""
         return self._missing.bit_count()
 
     def add(self, tokens: Sequence[int]) -> None:

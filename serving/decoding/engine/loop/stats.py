@@ -93,8 +93,8 @@ class GenerationStats(Counts):
     Attributes:
         prompt_tokens: length of the prompt.
         cached_tokens: prompt tokens that were not read, because the request took over the rows of another request.
-        rejected_prediction_tokens: tokens of the predicted text that a shortest diff to the generated text deletes; 0 without a
-            prediction. It depends on both texts only, not on the drafts.
+        rejected_prediction_tokens: tokens of the predicted text that are not in the generated text, by a shortest diff; 0 without
+            a prediction. The number depends only on the two texts, not on the drafts.
         finish: finish reason: eos, stop, length (max_new_tokens), context (the model's limit), cancelled or error; empty while
             the request runs.
     """

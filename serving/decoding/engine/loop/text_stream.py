@@ -83,7 +83,7 @@ class TextStream:
         return after[len(before) :]
 
     def _before(self, tokens: list[int]) -> str:
-        """As ``_text``. The texts of single tokens are kept, because most tokens are shown one by one."""
+        """The same as ``_text``. The texts of single tokens are kept, because most tokens are shown one by one."""
         if len(tokens) != 1:
             return self._text(tokens) if tokens else ""
         if tokens[0] not in self._single:
