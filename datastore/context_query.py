@@ -35,7 +35,7 @@ MAX_OCCURRENCES = (1 << 32) - 2
 class ContextQuery(NamedTuple):
     """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``.
 
-    ``least_counts``: for each context, the occurrences that a node of a draft needs; empty without this limit.
+    ``least_counts``: for each context, the number of occurrences that a node of a draft needs; empty for no limit.
     """
 
     contexts: Sequence[Tokens]
