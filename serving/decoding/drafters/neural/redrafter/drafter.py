@@ -133,8 +133,8 @@ def load_redrafter(
 ) -> RedrafterDrafter:
     """Load a head of Suffolk's or Apple's format as a drafter, on the target's device and in its dtype.
 
-    ``slots``: the engine's. ``check``: whether to run ``check_head``, which takes the time of about a hundred tokens. Raises as
-    ``load_head`` and ``check_head``.
+    ``slots``: the engine's. ``check``: whether to run ``check_head``, which takes the time of about a hundred tokens. Raises the
+    errors of ``load_head`` and ``check_head``.
     """
     head = load_head(folder, target).eval()
     if check:
@@ -181,7 +181,7 @@ def check_head(head: RedrafterHead, target: Target, name: str) -> float:
 
 
 def apple_config(values: Mapping[str, Any], path: Path) -> RedrafterConfig:
-    """The configuration of a head from ``values``, the config.json at ``path``. Raises Corruption as ``own_config``."""
+    """The configuration of a head from ``values``, the config.json at ``path``. Raises the Corruption of ``own_config``."""
     if missing := [key for key in _KEYS.values() if key not in values]:
         raise Corruption(f"{path}: {missing[0]} is missing; fetch the head again")
     named = {name: values[key] for name, key in _KEYS.items()}

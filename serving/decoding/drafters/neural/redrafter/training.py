@@ -32,7 +32,7 @@ class TrainableRedrafterHead(RedrafterHead):
         dtype: torch.dtype | None = None,
         loss: LossConfig | None = None,
     ) -> None:
-        """As ``RedrafterHead``. ``loss``: the loss in training."""
+        """The same as ``RedrafterHead``. ``loss``: the loss in training."""
         super().__init__(config, target, dtype)
         self._loss_config = loss or LossConfig()
 
