@@ -104,6 +104,7 @@ class PublishedFiles:
         return manifest.generation
 
     def drop(self, names: Collection[str]) -> None:
-        """Publish a generation without the segments ``names``. REQUIRES: ``lock`` is held. Raises as ``drop_published``."""
+        """Publish a generation without the segments ``names``. REQUIRES: ``lock`` is held. Raises the errors of
+        ``drop_published``."""
         drop_published(self._path, names, self._settings.threads)
         self.take_up()
