@@ -35,7 +35,7 @@ class NeuralProposer(Proposer):
         self._runner = runner
 
     def begin_step(self, batch: Any, scheduled: Any) -> None:
-        """As ``Proposer``; also limits the tokens of vLLM's drafter in this step."""
+        """The same as ``Proposer``, and also limits the tokens of vLLM's drafter in this step."""
         super().begin_step(batch, scheduled)
         if self._neural_tokens is not None:
             scheduled.num_spec_tokens_to_schedule = min(self._allowed, self._neural_tokens)
