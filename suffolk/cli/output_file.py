@@ -87,7 +87,8 @@ class CalibrationOptions(Options):
 
 @contextlib.contextmanager
 def kept_calibration(path: Path | None) -> Iterator[Calibration]:
-    """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises as ``read_calibration``."""
+    """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises the errors of
+    ``read_calibration``."""
     from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
     from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
 
