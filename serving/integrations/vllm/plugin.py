@@ -52,7 +52,7 @@ class NeuralProposer(Proposer):
 
 
 def attach(runner: Any, config: Any) -> None:
-    """Let ``runner`` return drafts of a ``NeuralProposer``, unless it has no drafter or Suffolk's. Raises as
+    """Let ``runner`` return drafts of a ``NeuralProposer``, unless it has no drafter, or Suffolk's drafter. Raises the errors of
     ``NeuralProposer``."""
     drafter = getattr(runner, "drafter", None)
     if drafter is None or config.speculative_config.method == "custom_class":
