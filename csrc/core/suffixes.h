@@ -63,8 +63,8 @@ inline std::uint64_t four_tokens(const std::byte* at) noexcept {
   return (four >> 16 & kOdd) | (four & kOdd) << 16;
 }
 
-// The key of the suffix at `position`, with tokens of `width` bytes. An id of vocab_size or more ends a document, as the end of the
-// tokens does.
+// The key of the suffix at `position`, with tokens of `width` bytes. A document ends at an id of vocab_size or more, and at the end
+// of the tokens.
 inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::uint32_t vocab_size, std::uint32_t width) noexcept {
   constexpr std::uint64_t kAll = ~std::uint64_t{0};
   if (tokens.width == 2 && width == 2 && position + 8 <= tokens.size) {  // the most common case

@@ -33,7 +33,7 @@ SHORT = 1 << 11
 PIECE = 1 << 15
 """Characters of a piece of a long text: some 20 ms."""
 _END = 8
-"""Number of last tokens of a prompt on which the encoding of a continuation may depend."""
+"""The encoding of a continuation may depend on this many last tokens of the prompt."""
 LONG_TEXTS = DutyCycle(0.5)
 """Texts of more than ``SHORT`` characters take turns."""
 
