@@ -40,7 +40,7 @@ class ChatAnswer(Answer[ChatBody]):
         form: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``form``: format of the model's tool calls. ``marks``: marks of its reasoning."""
+        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
         super().__init__(model, body, runs, tokens)
         tools, thought = chosen_tools(body), message_thought(marks, body, runs, tokens)
         self._thinks = marks is not None

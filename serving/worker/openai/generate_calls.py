@@ -62,7 +62,7 @@ def read_chat(
 ) -> list[GenerateCall]:
     """One ``GenerateCall`` for each text that ``body`` requests. Raises InvalidArgument.
 
-    ``form``: format of the model's tool calls. ``marks``: marks of its reasoning.
+    ``form``: format of the model's tool calls. ``marks``: of its reasoning.
     """
     if body.top_logprobs and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")

@@ -1,7 +1,7 @@
 """Fields of requests that this worker does not have: misspelled fields, and fields of other servers.
 
-A field that would change the answer is refused, unless its value has no effect. A name that nearly equals a known field's name is
-refused too. Other unknown fields are ignored.
+A field that would change the answer is refused, unless its value asks for nothing. A name that nearly equals a known field's name
+is refused too. Other unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _ALIKE = 0.8
-"""Least similarity, by difflib, of a misspelled name to a known name."""
+"""Least similarity of a misspelled name, as difflib counts it."""
 _MOST_UNKNOWN = 100
-"""The most unknown fields of an object. Each is compared with all known names."""
+"""The most fields of an object that it does not have. Each is compared with all known names."""
 
 
 class Body(BaseModel):
     """Base of all bodies.
 
     ``path``: path of the object in its request, with a dot at its end. ``unused``: fields that have no effect on this path.
-    ``instead``: fields of other paths that this path refuses -> what to use, as in ``check_extra``.
+    ``instead``: fields of other paths that this one refuses -> what to use, as in ``check_extra``.
     """
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -62,8 +62,8 @@ def check_extra(
 
     Args:
         path: path of the object in the request, with a dot at its end; empty for the request itself.
-        extra: unknown fields that the request gives to the object: name -> value.
-        fields: known fields of the object: name -> value. A field of another server may repeat the value of a known field.
+        extra: the fields that the object does not have, by name.
+        fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
         instead: fields that other paths have -> what to use for this object. It counts before ``INSTEAD``.
     """
     _check_number(path, len(extra))
@@ -83,10 +83,9 @@ def check_extra(
 def check_names(
     path: str, given: Mapping[str, Any], names: Iterable[str], other: Mapping[str, str] | None = None
 ) -> None:
-    """Raises InvalidField if a field of an object in a request nearly equals one of ``names``, and the object has no field of
-    that name.
+    """Raises InvalidField for a field of an object in a request that is nearly one of ``names``, which the object lacks.
 
-    ``path``: path of the object, with a dot at its end. ``other``: names of other APIs -> names of this API.
+    ``path``: path of the object, with a dot at its end. ``other``: names of other APIs -> those here.
     """
     missing = [name for name in names if given.get(name) is None]
     unknown = [name for name, value in given.items() if value is not None and name not in names]
@@ -105,13 +104,12 @@ def _check_number(path: str, unknown: int) -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether a field that the worker does not have belongs to another server."""
+    """Whether a field that the worker lacks belongs to another server."""
     return name in IGNORED or name in NEUTRAL
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The name in ``known`` that is ``name`` in another style, such as topP, or nearly equals ``name``; empty if there is
-    none."""
+    """The one of ``known`` that is ``name`` in another style, such as topP, or is nearly ``name``; empty without one."""
     names = list(known)
     same = next((each for each in names if _letters(each) == _letters(name)), "")
     return same or next(iter(get_close_matches(name, names, 1, _ALIKE)), "")
@@ -122,14 +120,14 @@ def _letters(name: str) -> str:
 
 
 def _asks(name: str, value: Any) -> bool:
-    """Whether ``value`` of an unknown field asks for something."""
+    """Whether ``value`` of a field that is lacked asks for something."""
     if name not in NEUTRAL:
         return value is not False
     return (bool(value) or name in MEANINGFUL) and value not in NEUTRAL[name]
 
 
 def _use(name: str, fields: Mapping[str, Any], instead: Mapping[str, str]) -> str:
-    """What to use instead of the unknown field ``name``; empty if there is nothing."""
+    """What to use for the field ``name``, which is lacked; empty if there is nothing."""
     use = instead.get(name) or INSTEAD.get(name, "")
     while use in instead or (use in INSTEAD and use not in fields):
         use = instead.get(use) or INSTEAD[use]

@@ -1,4 +1,4 @@
-"""Names of fields of OpenAI's API and of other servers that this worker does not have."""
+"""Names of fields that OpenAI's API or other servers have, and this worker has not."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _OTHERS = (
     *("smoothing_factor", "stop_sequence", "stopping_strings", "suppress_tokens"),
     *("temperature_last", "top_a"),  # text-generation-webui, KoboldCpp and TabbyAPI
 )
-"""Fields that ask for something, unless their value is null, false, 0 or empty."""
+"""Fields of which each value but null, false, 0 and empty ones asks for something."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
     "adaptive_target": (-1,),
     "add_generation_prompt": (True,),
@@ -112,7 +112,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = dict.fromkeys(_OTHERS, ()) | {
     "typical_p": (1,),
     "verbosity": ("medium",),
 }
-"""Field that is refused -> further values, beside null, false, 0 and empty values, that ask for nothing."""
+"""Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
 MEANINGFUL = frozenset(
     (
         *("add_generation_prompt", "add_special_tokens", "allowed_token_ids", "do_sample", "enable_thinking"),
@@ -122,7 +122,7 @@ MEANINGFUL = frozenset(
         *("thinking_budget", "thinking_budget_tokens", "thinking_token_budget", "typical", "typical_p"),
     )
 )
-"""Fields that also ask for something if their value is false, 0 or empty."""
+"""Fields of which false, 0 and empty ones ask for something too."""
 INSTEAD = {
     "add_generation_prompt": "/v1/chat/completions",
     "add_special_tokens": "token ids as prompt",
@@ -222,7 +222,7 @@ INSTEAD_IN_COMPLETIONS: Mapping[str, str] = {
     **dict.fromkeys(_STORED, "prompt with the whole conversation, as nothing is stored"),
     "max_tool_calls": "/v1/chat/completions",
 }
-"""Field that /v1/completions refuses -> what to use, if that differs from ``INSTEAD``."""
+"""Field that /v1/completions refuses -> what to use, where it differs from ``INSTEAD``."""
 INSTEAD_IN_RESPONSES: Mapping[str, str] = {
     **dict.fromkeys(_THINKING, "reasoning.effort"),
     **dict.fromkeys(_SYSTEM, "instructions"),

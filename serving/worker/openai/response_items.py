@@ -114,8 +114,7 @@ def _message(path: str, item: Item) -> dict[str, Any]:
 
 
 def _add_message(found: list[dict[str, Any]], message: dict[str, Any]) -> None:
-    """Templates accept one message of the system, at the start. So a second message of the system at the start joins the first.
-    An answer joins its reasoning."""
+    """Templates take one message of the system, at the start, so a second one there joins it. An answer joins its reasoning."""
     if message["role"] == "system" and [each["role"] for each in found] == ["system"]:
         found[0]["content"] += "\n\n" + message["content"]
     elif message["role"] == "assistant" and found and found[-1].keys() == {"role", "reasoning_content"}:

@@ -45,7 +45,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         form: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``form``: format of the model's tool calls. ``marks``: marks of its reasoning."""
+        """``form``: format of the model's tool calls. ``marks``: of its reasoning."""
         self.body, self.runs, self.tokens = body, runs, tokens
         chat = chat_of(body)
         self._message = ChatMessage(chosen_tools(chat), form, message_thought(marks, chat, runs, tokens))

@@ -171,7 +171,7 @@ class ToolCallParser:
         return True
 
     def _take_cut(self, body: int, found: list[str | ToolCall | MoreArguments]) -> bool:
-        """If the text is cut off after a mark, move its calls to ``found``. Returns False if there are no calls."""
+        """Move the calls of a text that is cut off after a mark to ``found``. Returns False if these are none."""
         reader = CallReader()
         events = [*reader.push(self._text[body:]), *reader.finish()]
         names = [event.name for event in events if isinstance(event, ToolCall)]

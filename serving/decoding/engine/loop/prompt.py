@@ -82,8 +82,8 @@ def encode_text(target: Target, text: str, special_tokens: bool = True, most: in
     Long texts of different threads are encoded one at a time. So cores stay free for the step loop.
 
     Args:
-        most: limit in tokens; None for no limit. If a long text has more than twice this many tokens, it is refused before it is
-            encoded to the end.
+        most: limit in tokens; None for no limit. A long text of more than twice the limit is refused before all of it
+            is encoded.
 
     Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is too long.
     """
@@ -198,8 +198,8 @@ def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
 def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     """Count the tokens of pieces of a long text, and stop when they are too many.
 
-    A text that is cut into pieces has a few more tokens. So the pieces may have twice ``most`` tokens together, and a text of at
-    most ``most`` tokens is never refused.
+    Cutting a text adds a few tokens to each piece. The pieces may have twice ``most`` tokens, so a text of at most ``most``
+    tokens is never refused.
     """
     if len(text) <= PIECE:
         return
