@@ -68,7 +68,7 @@ def load_prompts(
 def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
     """Yield file, line number and content of every row in files, and in all .jsonl files of folders.
 
-    Raises as ``load_prompts``.
+    Raises the errors of ``load_prompts``.
     """
     for path in _files(paths):
         for number, row in _rows(path):

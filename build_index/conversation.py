@@ -39,7 +39,7 @@ class Conversation:
 
 
 def find_conversation(record: Any, place: str) -> Conversation | None:
-    """The conversation of a record; None if it has none of ``FIELDS``. Raises as ``read_messages``."""
+    """The conversation of a record; None if it has none of ``FIELDS``. Raises the errors of ``read_messages``."""
     field = next((name for name in FIELDS if isinstance(record, dict) and record.get(name) is not None), None)
     if field is None:
         return None
@@ -49,7 +49,8 @@ def find_conversation(record: Any, place: str) -> Conversation | None:
 def read_conversation(record: Mapping[str, Any], messages: object, field: str, place: str) -> Conversation:
     """The conversation of a record or request with ``messages``.
 
-    A field ``system``, as in Anthropic's requests and LLaMA-Factory's data sets, is the first message. Raises as ``read_messages``.
+    A field ``system``, as in Anthropic's requests and LLaMA-Factory's data sets, is the first message. Raises the errors of
+    ``read_messages``.
     """
     found = read_messages(messages, f"{place}: '{field}'")
     if system := _text(record.get(SYSTEM), f"{place}: '{SYSTEM}'"):

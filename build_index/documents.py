@@ -98,7 +98,7 @@ def parse_documents(
 def _add_record(
     documents: Documents, path: str, place: str, raw: Any, options: BuildOptions, rules: RecordRules
 ) -> str:
-    """Add the document of a record; or the reason why it has none. Raises as ``parse_documents``."""
+    """Add the document of a record; or the reason why it has none. Raises the errors of ``parse_documents``."""
     record, bad = _parse_record(raw, place)
     content = _content(record, place, options, rules)
     if isinstance(content, LeftOut):

@@ -59,8 +59,8 @@ DESCRIPTIONS = {
     "_committed_": ("added",),
     "_committed_vacuum": ("removed",),
 }
-"""Files that ``datasets``, streams of shards and Databricks have beside their data, without the number at the end of their names,
-and names of which each holds one."""
+"""Name of a file without the number at its end -> keys, one of which the file has. ``datasets``, streams of shards and Databricks
+have such files beside their data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ def _series(text: str) -> list[Any]:
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:
-    """The records of the first lines; an odd value if the first line is not JSON, or the second one no record, not even a
-    damaged one."""
+    """The records of the first lines; an odd value if the first line is not JSON, or the second line is not a record, not even a
+    damaged record."""
     lines = text.split("\n") if whole else text.split("\n")[:-1]
     records: list[Any] = []
     for line in islice(filter(str.strip, lines), SAMPLE_RECORDS):

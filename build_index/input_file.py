@@ -103,7 +103,7 @@ def _has_status(file: InputFile, status: os.stat_result) -> bool:
 
 
 def read_start(path: str, size: int) -> bytes:
-    """The first ``size`` bytes of a file or URL, or all bytes if it has fewer. Errors as ``InputFile.open``."""
+    """The first ``size`` bytes of a file or URL, or all bytes if it has fewer. Raises the errors of ``InputFile.open``."""
     if is_storage_url(path):
         return read_head(path, size)
     with open(path, "rb") as file:

@@ -239,7 +239,7 @@ def _expand_match(match: str, pattern: str, options: BuildOptions, inputs: Input
 
 
 def _walk_some(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
-    """As ``_walk``. A folder without files is left out."""
+    """The same as ``_walk``, but a folder without files is left out."""
     before, is_empty = inputs.skipped, True
     for path in _walk(folder, options, inputs):
         is_empty = False

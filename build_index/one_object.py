@@ -26,7 +26,8 @@ def are_texts(values: list[str]) -> bool:
 
 
 def is_record(record: Any, options: BuildOptions, is_pretty: bool) -> bool:
-    """Whether an object with content, alone in its file, is a record. Files of settings may have the same fields, but are none.
+    """Whether an object with content, alone in its file, is a record. Files of settings may have the same fields, but are not
+    records.
 
     ``is_pretty``: whether the object takes several lines.
     """

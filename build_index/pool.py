@@ -92,7 +92,7 @@ class WorkerPool:
             raise
 
     def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """As ``BlockEncoders.encode``. Block i goes to worker i modulo the number of workers."""
+        """See ``BlockEncoders.encode``. Block i goes to worker i modulo the number of workers."""
         for worker in self._workers:
             _send(worker, setup)
         waiting: deque[tuple[_Worker, Block]] = deque()

@@ -17,7 +17,7 @@ DAMAGED_CHARACTERS = 200
 DAMAGED = object()
 """Stands for a damaged element of an array."""
 _LONGEST = 12
-"""More characters than a word, number or escape has that JSON may be cut off in."""
+"""More characters than any word, number or escape in which JSON may be cut off."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -31,7 +31,7 @@ _DECODER = json.JSONDecoder(parse_constant=no_number)
 def read_lines(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
     """Yield blocks of about 1 MiB of whole lines, each with the number of bytes of the file ``path`` read so far.
 
-    Raises as ``chunks``, and InvalidArgument if a line is longer than 256 MiB.
+    Raises the errors of ``chunks``, and InvalidArgument if a line is longer than 256 MiB.
     """
     first_line, rest = 1, b""
     bytes_read = 0
@@ -55,11 +55,11 @@ def read_lines(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
 
 
 def read_array(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
-    """As ``read_lines``, for one JSON array, or a series of objects without brackets. Each element becomes a line; lines are
-    numbered like elements.
+    """The same as ``read_lines``, for one JSON array, or a series of objects without brackets. Each element becomes a line; lines
+    are numbered like elements.
 
-    A damaged element becomes one line that is not JSON, if the next one begins a line at the same indentation. Else the rest of the
-    file does, as it does if the array is cut off.
+    If the element after a damaged element begins a line at the same indentation, the damaged element becomes one line that is not
+    JSON. Otherwise, and if the array is cut off, the rest of the file becomes such a line.
     """
     first, rest, wanted, closing = 1, "", BLOCK_BYTES, ""
     bytes_read = 0
@@ -125,7 +125,7 @@ def _take(text: str) -> tuple[list[bytes], str]:
 def _next_element(text: str, place: int, error: json.JSONDecodeError) -> int:
     """The place of the next object on a line of its own, after a damaged element at ``place``; -1 if none is known.
 
-    ``error``: of the element. Near the end of ``text``, it says only that the text is cut off.
+    ``error``: the element's error. Near the end of ``text``, it says only that the text is cut off.
     """
     indentation = text[_line_start(text, place) : place]
     if (
@@ -147,7 +147,8 @@ def _line_start(text: str, place: int) -> int:
 
 
 def _damaged_line(text: str) -> bytes:
-    """A damaged element as a line that is no JSON. A line end inside of a text would be mended by a space."""
+    """A damaged element as a line that is not JSON. If spaces in place of its line ends make it valid JSON, tabs are used
+    instead."""
     line = text.rstrip(" \t\r\n,")
     found = _one_line(line)
     try:

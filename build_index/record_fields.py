@@ -21,7 +21,7 @@ _JSON_NAMES = {
     type(None): "null or NaN",
 }
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
-"""Characters that numbers and keys have as bytes, and texts have not."""
+"""Characters that occur in the bytes of numbers and keys, but not in texts."""
 
 
 def name_record(record: Any, place: str, path: str, options: BuildOptions) -> str:
@@ -69,7 +69,8 @@ def has_field(record: Any, name: str) -> bool:
 
 
 def top_name(name: str, names: Collection[str]) -> str:
-    """The one of ``names`` that holds the field ``name``: itself, or what one of its dots ends; else what the first dot ends."""
+    """The name in ``names`` that holds the field ``name``: ``name`` itself, or its part before a dot. If ``names`` has none of
+    these, the part before the first dot."""
     outers = [outer for outer, _ in _splits(name)]
     return next((each for each in (name, *outers) if each in names), (*outers, name)[0])
 
@@ -85,7 +86,8 @@ def _splits(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _as_text(value: Any) -> Any:
-    """The text of bytes, as which Impala and older Spark write texts to Parquet; bytes that are no text, and others unchanged."""
+    """The text of bytes, because Impala and older Spark write texts to Parquet as bytes. Other bytes and other values are
+    unchanged."""
     with suppress(UnicodeDecodeError):
         text = value.decode() if isinstance(value, bytes) else ""
         return value if not text or _CONTROL.search(text) else text

@@ -77,7 +77,7 @@ class ServiceCosts:
 
 
 def write_costs(costs: ServiceCosts, path: Path) -> None:
-    """Write the file that ``read_costs`` reads. Raises as ``write_json``."""
+    """Write the file that ``read_costs`` reads. Raises the errors of ``write_json``."""
     write_json(path, {"format": FORMAT, **asdict(costs)})
 
 

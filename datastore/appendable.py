@@ -21,10 +21,11 @@ class Appended:
     """The outcome of an append.
 
     Attributes:
-        sequence: number of the first appended document; the others have the next numbers. Numbers rise over the life of a store.
+        sequence: number of the first appended document. The other documents have the next numbers. Numbers rise over the life of
+            a store.
         documents, tokens: how many were appended.
         replaced: documents that the append removed: the group's old content, or its oldest documents.
-        durable: whether the change is on disk, and survives a power loss. It survives the end of the process in any case.
+        durable: whether the change is on disk, and survives a power loss. The change always survives the end of the process.
     """
 
     sequence: int
@@ -42,11 +43,11 @@ class LiveStats:
         generation: number of the published generation; 0 if there is none.
         tokens, documents, bytes: contents of the memory.
         published_tokens, published_documents: contents of the published generation, without deleted documents.
-        segments, deletions: segments that a query searches, and how many of them are deletion segments.
+        segments, deletions: number of segments that a query searches, and number of deletion segments among these.
         merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
-        next_sequence, flushed_sequence: the number of the next document, and the last one in published files.
+        next_sequence, flushed_sequence: the number of the next document, and the number of the last document in published files.
         oldest_time: time of the oldest document in memory, in seconds; 0 if there is none.
-        log_bytes, log_files, unsynced_bytes: size of the log, and the bytes of it that a power loss may lose.
+        log_bytes, log_files, unsynced_bytes: size of the log, and the part of it that a power loss may lose.
         torn_bytes: bytes that were cut off the log when the store was opened.
         evicted_documents, evicted_tokens: removed by bounds or time to live since the store was opened.
         clock_behind_seconds: how far the system's clock was behind the newest document when the store was opened.

@@ -90,7 +90,8 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_size(field: str, size: int, limit: int, unit: str, remedy: str = "") -> None:
-    """Check that ``size`` is at most ``limit``. ``unit``: of ``size``, for example "tokens". ``remedy``: advice in the message."""
+    """Check that ``size`` is at most ``limit``. ``unit``: unit of both, for example "tokens". ``remedy``: advice for the
+    message."""
     if size > limit:
         raise InvalidArgument(Field(field), f" has {size} {unit}; the limit is {limit}{remedy and '; '}{remedy}")
 

@@ -21,7 +21,7 @@ def whole_number(name: str, value: object) -> int:
 
 
 def whole_within(name: str, value: object, least: int, most: int) -> int:
-    """``value`` as an int. Raises InvalidArgument as ``whole_number``, and if it is out of its range."""
+    """``value`` as an int. Raises InvalidArgument if it is not a whole number (``whole_number``), or is out of its range."""
     found = whole_number(name, value)
     check_range(name, found, least, most)
     return found
@@ -60,7 +60,7 @@ def text(name: str, value: object) -> str:
 
 
 def listed(name: str, value: object, of: str) -> tuple[object, ...]:
-    """Return ``value`` as a tuple. Raises InvalidArgument if it is neither a tuple nor a list. ``of`` names its items."""
+    """Return ``value`` as a tuple. Raises InvalidArgument unless it is a tuple or a list. ``of`` names its items."""
     if not isinstance(value, tuple | list):
         raise InvalidArgument(
             Field(name),
@@ -84,7 +84,7 @@ def check_choice(name: str, value: object, choices: Iterable[str], of: str = "")
 
 
 def unknown(name: str, value: object, choices: Collection[str], of: str = "") -> InvalidArgument:
-    """The error for a ``value`` that is none of ``choices``. Arguments as ``check_choice``."""
+    """The error for a ``value`` that is none of ``choices``. The arguments are those of ``check_choice``."""
     near = nearest(str(value), choices)
     return InvalidArgument(Field(name), f"{of} is {value!r}{near}; it must be one of {', '.join(choices)}")
 

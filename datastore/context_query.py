@@ -15,7 +15,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
 Groups = str | Sequence[str | None] | None
-"""One group for all contexts or documents, or a group for each; None: no group."""
+"""One group for all contexts or documents, or a list with a group for each of them. None means no group."""
 StoreGroups = Groups | Mapping[str, Groups]
 """``Groups`` of one datastore. If several datastores are searched as one: a map from their names to ``Groups``."""
 
@@ -35,7 +35,7 @@ MAX_OCCURRENCES = (1 << 32) - 2
 class ContextQuery(NamedTuple):
     """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``.
 
-    ``least_counts``: for each context, the occurrences that a node of a draft needs; empty without this limit.
+    ``least_counts``: for each context, the number of occurrences that a node of a draft needs; empty for no limit.
     """
 
     contexts: Sequence[Tokens]
@@ -111,7 +111,7 @@ class ContextQuery(NamedTuple):
 
 
 def check_scope(scope: str | None, grouped: Sequence[object]) -> str:
-    """``scope``, or the default one. ``grouped``: whether each context has a group.
+    """``scope``, or the default scope. ``grouped``: for each context, whether it has a group.
 
     Raises:
         InvalidArgument: the scope is unknown, or it needs a group, and a context has none.

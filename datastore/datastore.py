@@ -32,8 +32,8 @@ _SHARE = 0.25
 def open_datastore(
     path: str | Path, residency: str = "mmap", threads: int = 0, previous: Datastore | None = None
 ) -> Datastore:
-    """Open the latest generation of the datastore at ``path``. Opening takes the same time for every size, except with
-    residency ``locked``.
+    """Open the latest generation of the datastore at ``path``. The time does not depend on its size, except with residency
+    ``locked``.
 
     Args:
         residency: how files are kept in memory.
@@ -43,8 +43,8 @@ def open_datastore(
             into memory.
             ``auto``: ``warm`` if the files take at most a quarter of the free memory, else ``mmap``.
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
-        threads: threads that share one batch, including the calling one, 1..1024; 0: one per core that the caller may run
-            on. The first batch of more than eight contexts starts them. A process that is forked later uses one thread.
+        threads: threads that share one batch, including the calling thread, 1..1024; 0: one per core that the caller may run on.
+            The first batch of more than eight contexts starts the threads. A process that is forked later uses one thread.
         previous: an open generation of the same datastore. Segments that both generations have are mapped once, and the tokenizer
             is not read again.
 
@@ -267,7 +267,7 @@ class Datastore(Retriever):
         return sum(known) if len(known) == len(sizes) else None
 
     def tokenizer_path(self) -> Path | None:
-        """The tokenizer file of this generation; None if it was built without one, or the file is missing."""
+        """The tokenizer file of this generation; None if it was built without a tokenizer, or the file is missing."""
         if self.manifest.tokenizer is None:
             return None
         path = self.path / tokenizer_name(self.manifest.tokenizer)
@@ -311,7 +311,7 @@ class Datastore(Retriever):
         self._deletions = []
 
     def _live_locator(self) -> _native.Searcher:
-        """A searcher that knows the deleted documents. It is created on first use, because this reads the list of them."""
+        """A searcher that knows the deleted documents. It is created on first use, because it must read the list of these."""
         self.native()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))

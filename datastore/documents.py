@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     """An entry of a document table.
 
     Attributes:
-        source: the document's id: a path, a path and a line, or a path and an id; None if it was not recorded.
+        source: the document's id: a path, a path and a line, or a path and an id; None if no id was recorded.
         metadata: field -> value, for the fields that the build keeps (``--metadata``) and the record has.
     """
 
@@ -68,7 +68,7 @@ class Occurrence:
 
     Attributes:
         segment: name of the segment; empty for a document in the memory of a live datastore.
-        document: index of the document in the segment; in memory, its number.
+        document: index of the document in the segment. For a document in memory, its number.
         offset: token offset of the pattern in the document.
         source, metadata: origin of the document; see ``suffolk.datastore.documents.Origin``.
         tokens: uint32[m], the pattern and the tokens after it, up to the document's end.
@@ -179,7 +179,7 @@ class DocumentTableWriter:
             self.add(source, metadata)
 
     def finish(self) -> bytes:
-        """The table, for ``write_segment(documents=...)``. Making it takes the memory of a second copy.
+        """The table, for ``write_segment(documents=...)``. This call needs memory for a second copy.
 
         Raises:
             InvalidArgument: the table would have more than 4 GiB.

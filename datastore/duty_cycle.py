@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 
 class DutyCycle:
-    """Lets costly work run one piece at a time, and at most ``share`` of the time. Other work can then go on. Thread-safe.
+    """Lets costly work run one piece at a time, and during at most ``share`` of the time, so that other work can go on.
+    Thread-safe.
 
     After a piece of s seconds, the next one begins s * (1 / share - 1) seconds later at the earliest. The first piece does not
     wait.

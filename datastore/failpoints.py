@@ -18,7 +18,8 @@ reached: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Crash here if the environment names this point. In shared code the name begins with a file's name: ``MANIFEST.written``."""
+    """Crash here if the environment names this point. In shared code, a name begins with the file's name:
+    ``MANIFEST.written``."""
     wanted = os.environ.get(FAILPOINT_VARIABLE)
     if wanted is None:
         return

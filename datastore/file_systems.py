@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "file", "memory"})
-"""Supported schemes of URLs. Other schemes of fsspec (ftp) lack calls that datastores need to list, read parts or publish."""
+"""Supported schemes of URLs. Other schemes of fsspec, such as ftp, lack calls that datastores need: to list, read parts or
+publish."""
 FORMS = (
     "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
 )
@@ -34,14 +35,14 @@ FORMS = (
 _NO_TLS = re.compile(r"SSL|Certificate")
 """Names of errors of encrypted connections."""
 _NO_CREDENTIALS = re.compile("[Cc]redential|Profile|Config|Token|SSO")
-"""Parts of error names. Clients raise these errors if they find no credentials, or no valid ones in their files."""
+"""Parts of error names. Clients raise these errors if they find no credentials, or if their files have no valid credentials."""
 
 logging.getLogger("aiobotocore").addHandler(logging.NullHandler())
 """Without a handler, Python prints the client's warnings, with tracebacks of errors that the client raises anyway."""
 
 
 def is_storage_url(text: str) -> bool:
-    """Whether ``text`` is the URL of a place in storage, and neither a path nor the URL of a service."""
+    """Whether ``text`` is the URL of a place in storage, not a path and not the URL of a service."""
     scheme, found, _ = text.partition("://")
     lacks_slash = text.startswith(tuple(f"{scheme}:/" for scheme in SCHEMES))  # a misspelt URL, no folder
     return lacks_slash or (bool(found) and not scheme.startswith(("grpc", "http")))

@@ -18,7 +18,7 @@ from suffolk.datastore.failpoints import failpoint
 
 
 def write_json(file: Path, document: object) -> None:
-    """Write ``document`` as JSON. Raises as ``write_text``."""
+    """Write ``document`` as JSON. Raises the errors of ``write_text``."""
     write_text(file, json.dumps(document, indent=2) + "\n")
 
 
@@ -55,7 +55,7 @@ def is_device(file: Path) -> bool:
 
 
 def name_text(name: str) -> str:
-    """``name`` as a text that can be stored: bytes of a path that are no UTF-8 become ``\\xNN``, in every locale."""
+    """``name`` as a text that can be stored. Bytes of a path that are not UTF-8 become ``\\xNN``, in every locale."""
     if name.isascii():
         return name
     try:

@@ -16,15 +16,15 @@ from suffolk.datastore.readers import ReaderFile
 CHECK_SECONDS = 0.2
 """Seconds between two checks. A check is one ``stat``. It also sees changes by other machines on shared disks."""
 RETRY_SECONDS = 0.5
-"""Longest pause before a generation that could not be taken up is tried again."""
+"""Longest pause before a generation is tried again that could not be served."""
 LOG = logging.getLogger("suffolk.datastore")
 
 
 class GenerationFollower:
-    """Calls a function for every published generation. A thread notices them. Thread-safe.
+    """Calls a function for every published generation, which a thread notices. Thread-safe.
 
-    A generation that cannot be taken up is logged once. ``Unsupported`` ends the attempts until the next generation. After other
-    errors, attempts continue.
+    If a generation cannot be served, this is logged once. After ``Unsupported``, only the next generation is tried. After other
+    errors, the same generation is tried again.
     """
 
     def __init__(self, path: Path, generation: Callable[[], int], take_up: Callable[[Manifest], bool]) -> None:
@@ -49,7 +49,7 @@ class GenerationFollower:
 
     @property
     def problem(self) -> str:
-        """Why the published generation is not served; empty if it is."""
+        """Why the published generation is not served; empty if it is served."""
         return self._problem
 
     def check(self) -> bool:

@@ -168,8 +168,8 @@ def writer_lock(store: Path, held: str = "", only_reads: bool = False) -> Iterat
 
     Args:
         held: the message if another process holds the lock; empty for a general message.
-        only_reads: the caller writes nothing, and only keeps writers out. A folder without write permission may then lack the
-            lock's file.
+        only_reads: the caller writes nothing, and only excludes writers. Then the folder may lack the lock's file if it is not
+            writable.
 
     Raises:
         Unavailable: another process holds the lock.

@@ -28,7 +28,7 @@ _SUMS = ("tokens", "documents", "bytes")
 
 
 class MergedDatastore(Retriever):
-    """Answers like one datastore with all documents of ``stores``. Each document is held as often as the weight of its store.
+    """Answers like one datastore with all documents of ``stores``. Each document counts as often as the weight of its store.
 
     So the longest match over all stores is used, counts are weighted sums, and a score is a share of the weighted occurrences.
     Answers are exact. Each call searches the generations that the stores serve when it begins. Thread-safe.
@@ -158,7 +158,8 @@ class MergedDatastore(Retriever):
             yield self._stores[name], places, part.at(places)
 
     def _forget(self) -> None:
-        """Release the searcher when a store has released a generation. Otherwise the generation's files would stay open."""
+        """Release the searcher after a store has released a generation. Otherwise the files of this generation would stay
+        open."""
         self._searcher = None
 
 

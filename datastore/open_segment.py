@@ -76,7 +76,7 @@ def open_segment(
 ) -> OpenSegment:
     """Map the file of ``entry`` in ``folder``.
 
-    ``mapped``: the same segment, if it is mapped already. The mapping is then used again.
+    ``mapped``: the same segment, if it is mapped already; its mapping is used again.
 
     Raises:
         Corruption: the file is damaged or missing, or differs from its entry in ``manifest``.

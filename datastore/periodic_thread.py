@@ -12,7 +12,7 @@ LOG = logging.getLogger("suffolk.threads")
 class PeriodicThread:
     """A daemon thread that calls ``work`` every ``seconds``, and when it is woken. Errors do not end it. Thread-safe.
 
-    After each call in a row that raises or returns False, the pause doubles, up to ``longest`` seconds.
+    While calls raise or return False, the pause doubles after each of them, up to ``longest`` seconds.
     """
 
     def __init__(self, name: str, work: Callable[[], object], seconds: float, longest: float = 0.0) -> None:

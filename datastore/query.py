@@ -38,8 +38,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects documents for which all ``conditions`` are true. If ``sources`` is not empty, it must contain the
-    document's source."""
+    """Selects documents for which all ``conditions`` are true. If ``sources`` is not empty, it must also contain the document's
+    source."""
 
     sources: Collection[str]
     conditions: tuple[Condition, ...]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 READERS_NAME = "readers"
 WAIT_SECONDS = 3.0
-"""Longest time that ``wait_for_readers`` waits: the interval of checks, the opening of files, and a margin."""
+"""Default limit of ``wait_for_readers``: the interval of checks, the time to open files, and a margin."""
 _POLL_SECONDS = 0.05
 _MAX_BYTES = 4096
 _LOG = logging.getLogger("suffolk.datastore")

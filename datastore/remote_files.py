@@ -46,7 +46,7 @@ def find_files(url: str) -> FoundFiles:
     folders, are also left out.
 
     Raises:
-        NotFound: there are no files. Other errors as ``open_file_system`` and ``storage_errors``.
+        NotFound: there are no files. Other errors are those of ``open_file_system`` and ``storage_errors``.
     """
     files, path = _opened(url)
     with storage_errors(url):
@@ -107,7 +107,7 @@ def open_url(url: str) -> BinaryIO:
 
 
 def read_head(url: str, size: int) -> bytes:
-    """The first ``size`` bytes of a file that ``find_files`` found; all bytes if it has fewer. Errors as ``storage_errors``."""
+    """The first ``size`` bytes, or all, of a file that ``find_files`` found. Raises the errors of ``storage_errors``."""
     files, path = file_system_at(url)
     with storage_errors(url):
         return bytes(files.cat_file(path, start=0, end=size))

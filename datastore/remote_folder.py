@@ -86,7 +86,7 @@ class RemoteFolder:
         """Write the file ``source`` to ``name``.
 
         Args:
-            report: called with the number of further bytes, and with 0 while no bytes arrive. If it raises an error, the upload
+            report: called with the number of further bytes, and with 0 while no bytes are sent. If it raises an error, the upload
                 stops and raises this error.
         """
         with storage_errors(self.place(name)):
@@ -131,7 +131,7 @@ class RemoteFolder:
             self._files.rm_file(self._path(name))
 
     def age(self, name: str) -> float:
-        """Seconds since the file was written, by the clocks of the store and of this machine. 0 if the store does not say."""
+        """Seconds since the file was written, by the clocks of the store and of this machine. 0 if the store has no time."""
         with storage_errors(self.place(name)), suppress(NotImplementedError, FileNotFoundError):
             return time.time() - float(self._files.modified(self._path(name)).timestamp())
         return 0.0

@@ -8,7 +8,7 @@ from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 
 
 class ContextIndex:
-    """A context that grows at its end. A draft holds the continuations of earlier occurrences of the context's longest suffix.
+    """A context that grows at its end. A draft has the tokens that followed earlier occurrences of the context's longest suffix.
 
     Not thread-safe. Each request has its own object. A draft takes one pass over the tokens.
 
@@ -41,7 +41,7 @@ class ContextIndex:
         self.native.truncate(size)
 
     def follow(self, ids: Tokens) -> None:
-        """Extend or cut the text so that it equals ``ids``. The text must begin with ``ids``, or ``ids`` with the text.
+        """Extend or cut the text so that it equals ``ids``. One of the two must be the beginning of the other.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.
@@ -49,7 +49,7 @@ class ContextIndex:
         self.native.follow(ids)
 
     def draft(self, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64) -> DraftTree:
-        """The continuations of earlier occurrences of the context's longest suffix, with exact counts.
+        """The tokens that followed earlier occurrences of the context's longest suffix, with exact counts.
 
         Raises:
             InvalidArgument: bounds out of range.
@@ -58,7 +58,7 @@ class ContextIndex:
 
 
 class ParallelTexts:
-    """Numbered texts that grow at their ends. A draft for one text holds what follows its last tokens in the other texts.
+    """Numbered texts that grow at their ends. A draft for one text has the tokens that follow its last tokens in other texts.
 
     Not thread-safe. A draft takes one pass over all texts.
     """
@@ -73,7 +73,8 @@ class ParallelTexts:
         return self._native.size
 
     def follow(self, number: int, ids: Tokens) -> None:
-        """Extend or cut text ``number`` so that it equals ``ids``. One must be the beginning of the other. A new text is empty.
+        """Extend or cut text ``number``, which is empty if new, so that it equals ``ids``. One must be the beginning of the
+        other.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.
@@ -93,7 +94,7 @@ class ParallelTexts:
         max_depth: int = 10,
         max_nodes: int = 64,
     ) -> DraftTree:
-        """The continuations of the longest suffix of ``context`` in all texts but text ``number``, with exact counts.
+        """The tokens that follow the longest suffix of ``context`` in all texts except text ``number``, with exact counts.
 
         Raises:
             InvalidArgument: an id outside of the vocabulary, or bounds out of range.

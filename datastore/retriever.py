@@ -51,7 +51,7 @@ class Match(NamedTuple):
 
 
 class PartialMatch(Match):
-    """A match in the shards of a datastore that answered."""
+    """A match in only some shards of a datastore: those that answered."""
 
     __slots__ = ()
 
@@ -69,9 +69,9 @@ class Retriever(Protocol):
     Args, in all queries:
         group: one group for all contexts, or a sequence with a group or None for each. An unknown group is empty. If several
             datastores are searched as one, a dict may map their names to groups.
-        scope: the part to search. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
-            group, and everything if the group has no match. With ``group_first``, a draft takes its first nodes from the group,
-            and the rest from everything.
+        scope: the part to search. ``store``: all documents. ``group``: the group. ``group_first``, the default with a group: the
+            group, or all documents if the group has no match. With ``group_first``, a draft takes its first nodes from the group,
+            and the rest from all documents.
 
     Raises, in all queries:
         InvalidArgument: an id is outside the vocabulary, ``min_match`` is above ``max_match``, or ``max_match + max_depth`` is
@@ -225,7 +225,7 @@ class Retriever(Protocol):
         return list(self._encoding(text).ids)
 
     def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
-        """The token ids of ``text``, and the place of each token's first character in it. Raises as ``encode``."""
+        """The token ids of ``text``, and the place of each token's first character in it. Raises the errors of ``encode``."""
         found = self._encoding(text)
         return list(found.ids), [start for start, _ in found.offsets]
 
@@ -245,7 +245,7 @@ class Retriever(Protocol):
         return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
     def select(self, names: Collection[str]) -> Retriever:
-        """This retriever, limited to its datastores in ``names``. Closing one of the two closes both.
+        """This retriever, limited to its datastores in ``names``. Closing one of the two retrievers closes both.
 
         Raises:
             InvalidArgument: none of its datastores is in ``names``.

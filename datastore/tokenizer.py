@@ -185,7 +185,8 @@ def _convert(name: str) -> Tokenizer:
 
 
 def token_texts(store: Retriever, ids: Tokens) -> list[str]:
-    """The text of each token of ``ids``. If a character has several tokens, the last one shows it, the others U+FFFD."""
+    """The text of each token of ``ids``. If a character has several tokens, the last token shows it, and the others show
+    U+FFFD."""
     return _texts(store, [], [int(token) for token in ids], range(-1, len(ids) - 1))
 
 
@@ -196,7 +197,7 @@ def node_texts(store: Retriever, context: Tokens, tree: DraftTree) -> list[str]:
 
 
 def window_texts(store: Retriever, place: Occurrence, pattern: int) -> tuple[str, str, str]:
-    """The text before an occurrence, the text of its ``pattern`` first tokens, and the text after them."""
+    """Three texts: before an occurrence, of its first ``pattern`` tokens, and after these."""
     before, tokens = place.before.tolist(), place.tokens.tolist()
     start = len(_whole(store.decode(before)))
     end = len(_whole(store.decode(before + tokens[:pattern])))

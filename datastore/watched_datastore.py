@@ -28,7 +28,7 @@ class WatchedDatastore(Retriever):
     """
 
     def __init__(self, path: str | Path, residency: str = "mmap", threads: int = 0) -> None:
-        """Arguments and errors as for ``open_datastore``."""
+        """The arguments and errors are those of ``open_datastore``."""
         self.path = Path(path)
         self._residency = residency
         self._threads = threads

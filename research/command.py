@@ -95,7 +95,7 @@ def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str]
 
 
 def read_drafter_config(args: argparse.Namespace) -> DrafterConfig:
-    """Return the drafters that the options in ``args`` select. Raises as ``DrafterConfig``."""
+    """Return the drafters that the options in ``args`` select. Raises the errors of ``DrafterConfig``."""
     entries = [entry for entry in BUILT_IN.values() if entry.needs_option]
     names = {option.name for entry in entries for option in entry.options}
     return DrafterConfig(dtype=args.dtype, **{name: getattr(args, name) for name in names if hasattr(args, name)})

@@ -100,7 +100,7 @@ def _added(old: str, new: str) -> list[str]:
 
 
 def make_tasks(folder: Path, seed: int) -> list[dict[str, object]]:
-    """Rows of prompts for all edits, in random order. Raises as ``read_release``."""
+    """Rows of prompts for all edits, in random order. Raises the errors of ``read_release``."""
     rows: list[dict[str, object]] = []
     for names, (licence,) in RELEASES.items():
         package, *versions = names.split()

@@ -73,7 +73,7 @@ def overlap(store: Datastore, ids: Sequence[int], name: str = "", group: str = "
 def texts_of(row: dict[str, Any], place: str = "row") -> dict[str, str]:
     """Return the texts of a prompt's row by kind: the prompt, the prefill, and each answer.
 
-    Raises as ``messages_of``.
+    Raises the errors of ``messages_of``.
     """
     messages = "\n".join(each["content"] for each in messages_of(row, place))
     texts = {"prompt": messages or str(row.get("prompt", row.get("text", "")))}
@@ -83,7 +83,7 @@ def texts_of(row: dict[str, Any], place: str = "row") -> dict[str, str]:
 def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path]) -> list[Overlap]:
     """Yield the overlap of every text in every row of .jsonl files and folders.
 
-    Raises as ``read_rows`` and ``texts_of``, and InvalidArgument if there are no rows.
+    Raises the errors of ``read_rows`` and ``texts_of``, and InvalidArgument if there are no rows.
     """
     found = []
     for path, number, row in read_rows(paths):

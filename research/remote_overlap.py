@@ -63,7 +63,7 @@ class RemoteOverlapOptions:
 
 
 def measure_remote_overlap(options: RemoteOverlapOptions) -> dict[str, Any]:
-    """Measure all delays and methods. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
+    """Measure all delays and methods. Raises the errors of ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
     prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
     target = load_target(options.decoding)
     encoded, _ = encode_prompts(target, prompts, options.decoding)

@@ -27,7 +27,7 @@ def open_store(
 ) -> Datastore | RemoteDatastore | FanoutDatastore | WatchedDatastore:
     """Opens a datastore on disk, connects to a draft service, or copies a datastore from storage.
 
-    Arguments and errors as for ``suffolk.open``.
+    The arguments and errors are those of ``suffolk.open``.
     """
     if isinstance(path_or_url, str) and is_storage_url(path_or_url):
         return _open_copy(path_or_url, residency or "mmap", watch, cache)

@@ -71,7 +71,7 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
     In each turn the prompt holds the current file and no earlier turn. So prompt lookup searches only the file. A store also
     holds text of earlier turns and sessions. All methods generate the same answers, because each turn has its own seed.
 
-    Raises as ``source_files`` and ``Target.load``.
+    Raises the errors of ``source_files`` and ``Target.load``.
     """
     decoding = options.decoding
     tasks = _first_tasks(options)

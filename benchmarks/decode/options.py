@@ -92,7 +92,7 @@ class DecodingOptions:
 
     @property
     def settings(self) -> SamplingSettings:
-        """The sampling settings of all answers. Raises as ``SamplingSettings``."""
+        """The sampling settings of all answers. Raises the errors of ``SamplingSettings``."""
         return SamplingSettings(**self.sampling)
 
     def in_all_rounds(self, things: str) -> str:

@@ -52,7 +52,7 @@ def make_drafters(
 ) -> dict[str, Drafter]:
     """Create the drafters to measure, by name, for one engine with ``slots`` and ``capacity``. They share models.
 
-    Raises InvalidArgument as ``require_drafters``, and as ``load_drafters``.
+    Raises the InvalidArgument of ``require_drafters``, and the errors of ``load_drafters``.
     """
     models = load_drafters(target, options.models, slots, capacity, retrievers, LIMITS)
     made = {name: _make(name, options, target, retrievers, models) for name in options.drafters}
@@ -64,7 +64,7 @@ def make_lone_drafter(
 ) -> Drafter | None:
     """Create one drafter for a separate engine with one slot. Return None for "none". The drafter shares no model.
 
-    Raises as ``make_drafters``.
+    Raises the errors of ``make_drafters``.
     """
     kinds = options.models.parts()
     models: list[Drafter] = []

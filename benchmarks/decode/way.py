@@ -160,7 +160,7 @@ class Way:
         self._texts = 0
 
     def begin(self, prompt: Sequence[int], settings: SamplingSettings) -> Request:
-        """Read the prompt and generate the first token. Raises as ``StepLoop.join`` and ``run``."""
+        """Read the prompt and generate the first token. Raises the errors of ``StepLoop.join`` and ``run``."""
         self._texts += 1
         drafter = "" if self.drafter is None else self.name
         request = Request(self._texts, self.loop.target, prompt, settings, drafter, self._max_nodes)

@@ -39,7 +39,7 @@ def run(folder: Path, model: str | None, prompts: int | None, max_new_tokens: in
         model: folder or hub name; None: a small one is downloaded.
         prompts: number of prompts, chosen at random; None: all.
 
-    Raises as ``fetch_model``.
+    Raises the errors of ``fetch_model``.
     """
     start = time.monotonic()
     say(f"1. Model: {model or NAME}")

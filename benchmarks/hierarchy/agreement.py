@@ -1,6 +1,6 @@
 """Measures how often each level accepts each other level's tokens, at every position of the target's answers.
 
-Under verification ``match`` a drafted token is accepted if both levels sample it with the shared noise. Under
+With verification ``match`` a drafted token is accepted if both levels sample it with the shared noise. Under
 ``rejection`` its acceptance probability is 1 - (total variation of the two distributions). A retrieved token is
 accepted if the verifier samples it (``match``), or with the verifier's probability (``rejection``).
 """

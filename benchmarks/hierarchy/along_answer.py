@@ -76,7 +76,8 @@ def repeat(rounds: Rounds, tokens: int) -> Calls:
 
 
 def walk(rounds: Rounds) -> tuple[float, float]:
-    """Return the target's expected passes and seconds until the end of the answer, without the prompt pass and its token."""
+    """Return the target's expected passes and seconds until the end of the answer. The pass over the prompt and its token do not
+    count."""
     places, size = rounds.gains.shape
     begun = np.zeros(places + size)
     begun[1] = 1.0

@@ -93,7 +93,7 @@ def measure_hierarchy(
     Raises:
         KeyboardInterrupt: Ctrl-C came before there was a plan.
 
-        Other errors as in ``read_stacks`` and ``wanted_levels``.
+        Other errors are those of ``read_stacks`` and ``wanted_levels``.
     """
     given = read_stacks(options)
     settings = SamplingSettings(

@@ -54,7 +54,7 @@ class HierarchyOptions:
 
 
 def read_stacks(options: HierarchyOptions) -> list[Stack]:
-    """Return the stacks of --stack, without duplicates. Raises as ``read_stack``."""
+    """Return the stacks of --stack, without duplicates. Raises the errors of ``read_stack``."""
     return list(dict.fromkeys(read_stack(text) for text in options.stack))
 
 

@@ -75,7 +75,7 @@ def measure_live(options: LiveBenchOptions) -> dict[str, Any]:
 
 
 def _make(pieces: Pieces, options: LiveBenchOptions) -> Iterator[GrowingIndex]:
-    """Make empty indexes: the live index, then the other one if ``options`` selects it."""
+    """Make empty indexes: the live index, then the suffix tree of arctic-inference if ``options`` selects it."""
     yield LiveIndex(pieces, options)
     if options.against:
         try:
@@ -92,7 +92,8 @@ def _limit(index: GrowingIndex, options: LiveBenchOptions) -> int:
 
 
 def _fill(index: GrowingIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, int]:
-    """Append all documents to an index. Return its memory by its own count, the process's growth, and the growth at the peak."""
+    """Append all documents to an index. Return the memory that it counts itself, and the process's growth, at the end and at
+    most."""
     [part] = pieces.parts(1, _limit(index, options))
     with part_progress(len(part), f"documents in memory, {index.name}") as done:
         before = most = resident_memory()["anonymous"]

@@ -85,7 +85,7 @@ def edit_prompts(options: PredictionOptions) -> list[Prompt]:
 def source_files(paths: Sequence[Path], limit: int, lines: int, seed: int) -> dict[str, str]:
     """Map the names of up to ``limit`` files, chosen at random, to their first ``lines`` lines. Shorter files are left out.
 
-    Raises as ``edit_prompts``.
+    Raises the errors of ``edit_prompts``.
     """
     files = sorted(file for path in paths for file in _files(path))
     np.random.default_rng(seed).shuffle(files)

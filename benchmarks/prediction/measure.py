@@ -72,7 +72,7 @@ def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
 
     Each ``PredictionWay`` has its own drafters and its own planner budget. Both learn from one prompt to the next.
 
-    Raises as ``edit_prompts``, ``Target.load`` and ``make_drafter``.
+    Raises the errors of ``edit_prompts``, ``Target.load`` and ``make_drafter``.
     """
     prompts, decoding = edit_prompts(options), options.decoding
     require_drafters(decoding, [])  # before a model is loaded

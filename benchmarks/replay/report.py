@@ -129,7 +129,7 @@ def write_results(
     rows: list[dict[str, Any]],
     stopped: Stop | None,
 ) -> None:
-    """Write the report. Raises as ``write_json``."""
+    """Write the report. Raises the errors of ``write_json``."""
     document = {
         "version": __version__,
         "recordings": [str(each) for each in recorded],

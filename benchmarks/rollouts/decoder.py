@@ -98,7 +98,7 @@ class CountedDecoder:
         capacity: int,
         max_nodes: int,
     ) -> None:
-        """Arguments and errors as for ``Engine``."""
+        """The arguments and errors are those of ``Engine``."""
         self._target, self._max_nodes, self._passes = target, max_nodes, CountedPasses(target, costs)
         self._loops = {
             way: StepLoop(target, {} if drafter is None else {way: drafter}, costs, slots, capacity, "packed")

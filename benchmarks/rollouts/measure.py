@@ -50,7 +50,7 @@ def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
     With ``options.answers``, the answers are sampled once by plain decoding. The methods then draft along them, and a pass takes
     its stored cost instead of its real time.
 
-    Raises as ``load_prompts``, ``Target.load``, ``AnswerFile`` and ``make_memory``.
+    Raises the errors of ``load_prompts``, ``Target.load``, ``AnswerFile`` and ``make_memory``.
     """
     decoding = options.decoding
     prompts = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
@@ -149,7 +149,8 @@ class _Epochs:
 
 
 def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) -> dict[int, Answers]:
-    """Map epochs to the answers known before the methods run: an earlier model's answers, and with a file all others."""
+    """Map epochs to the answers that are known before the methods run: answers of an earlier model, and all answers if there is a
+    file."""
     file, epochs, known = AnswerFile(options.answers), range(len(options.temperatures)), dict[int, Answers]()
     if options.earlier_model:
         decoding = replace(options.decoding, model=options.earlier_model)

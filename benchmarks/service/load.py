@@ -33,7 +33,7 @@ ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
 def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
     """Start ``suffolk serve`` for ``store`` on a free local port, and yield its URL. The server stops with the block.
 
-    Arguments and errors as for ``serving``.
+    The arguments and errors are those of ``serving``.
     """
     with serving(store, command) as (url, _):
         yield url

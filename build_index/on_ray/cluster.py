@@ -112,7 +112,7 @@ def find_cluster(task_memory: int, task_disk: int) -> Cluster:
 
     Raises:
         ResourceExhausted: a node has too little disk, or no node has the memory.
-        Unavailable: no node has a core. Other errors as ``ask_nodes``.
+        Unavailable: no node has a core. Other errors are those of ``ask_nodes``.
     """
     nodes = ask_nodes(dict.fromkeys(working_nodes(), find_scratch))
     if not nodes:
@@ -123,7 +123,7 @@ def find_cluster(task_memory: int, task_disk: int) -> Cluster:
 
 
 def require_fit(nodes: Mapping[RayNode, Scratch], task_memory: int, task_disk: int) -> None:
-    """Refuse nodes that cannot do the work. Raises ResourceExhausted as ``find_cluster``."""
+    """Refuse nodes that cannot do the work. Raises the ResourceExhausted of ``find_cluster``."""
     for node, scratch in nodes.items():
         if scratch.free_bytes < task_disk:
             raise ResourceExhausted(

@@ -40,7 +40,7 @@ def make_segments(address: str, url: str | None, gatherer: Gatherer, state: Buil
     After the loss of a node or process, all segments that this process has not received are made again.
 
     Raises:
-        Unavailable: nodes are lost again and again. Other errors as ``connected``, ``find_cluster`` and the tasks.
+        Unavailable: nodes are lost again and again. Other errors are those of ``connected``, ``find_cluster`` and the tasks.
     """
     losses = 0
     while True:

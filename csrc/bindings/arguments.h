@@ -26,13 +26,13 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
 using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>>;
 std::vector<std::vector<std::uint32_t>> document_lists(const DocumentLists& given);
 
-// See FileSet. Throws kInvalidArgument for lists that do not fit the segments.
+// Makes a FileSet. Throws kInvalidArgument if the lists of deleted documents do not fit the segments.
 std::shared_ptr<const FileSet> file_set(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents);
 
 // Throws kInvalidArgument, naming the bound, if a bound is negative or too large.
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes);
 
-// A Progress that takes the GIL, handles signals, and calls `callback` unless it is None. So Ctrl-C ends a long call.
+// A Progress that takes the GIL, handles signals (so that Ctrl-C ends a long call), and calls `callback` unless it is None.
 Progress progress_with_signals(const py::object& callback);
 
 }  // namespace suffolk::bindings

@@ -1,4 +1,4 @@
-// NumPy columns, and the columns of Python's DraftTree (datastore/draft_tree.py).
+// Reads numpy arrays as columns, and Python's DraftTree (datastore/draft_tree.py) as a tree of such columns.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -23,8 +23,8 @@ constexpr char kKind = std::is_floating_point_v<T> ? 'f'
                        : std::is_signed_v<T>       ? 'i'
                                                    : 'u';
 
-// A numpy array with one axis, or with rows of one width. It is the caller's memory, or a copy if this memory is not contiguous and
-// aligned.
+// A numpy array with one axis, or with two axes and rows of a given width. The column is a view of the caller's memory, or a copy
+// if this memory is not contiguous and aligned.
 template <typename T>
 class Column {
  public:
@@ -50,7 +50,7 @@ class Column {
              (axes == 1 ? " with one axis" : " with two axes"));
     }
     const bool is_ready = py::isinstance<Array>(given) && (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0;
-    Array typed = is_ready ? py::reinterpret_borrow<Array>(given) : Array::ensure(given);  // the latter takes a while
+    Array typed = is_ready ? py::reinterpret_borrow<Array>(given) : Array::ensure(given);  // `ensure` is slow
     if (!typed) {
       fail(Code::kResourceExhausted, "draft tree: no memory to put the ", array.size(), " entries of ", name, " in order; ask for fewer nodes");
     }
@@ -65,8 +65,8 @@ inline void require_size(std::size_t size, std::size_t tokens, const char* name)
   refuse("draft tree: ", name, " has ", size, " entries, tokens has ", tokens, "; they must be equal");
 }
 
-// Adds a DraftTree of Python to `trees`. Throws kInvalidArgument if a column has another type or length. Without `with_counts`, the
-// fields that only datastores set are not read.
+// Adds a DraftTree of Python to `trees`. Throws kInvalidArgument if a column has another type or length. If `with_counts` is false,
+// the fields that only datastores set are not read.
 inline void add_tree(drafting::Trees& trees, const py::handle& tree, bool with_counts) {
   const Column<std::int32_t> tokens(tree.attr("tokens"), "tokens"), parents(tree.attr("parents"), "parents");
   const Column<float> scores(tree.attr("scores"), "scores");

@@ -1,4 +1,4 @@
-// The base of the index classes of the module: batches of queries from Python over a snapshot.
+// The base of the module's index classes. It runs batches of queries from Python on a snapshot.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -32,19 +32,19 @@ class Searched {
   std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
-  // `groups` is None, or has the same number of keys for each context, one context after another. Key 0 means no group. `scope` is
-  // "store", "group" or "group_first"; the last two need groups.
+  // `groups` is None, or a list of group keys, with the same number of keys for each context and one context after another. Key 0
+  // means no group. `scope` is "store", "group" or "group_first"; the last two need groups.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;
-  // `least_counts` has one entry for each context, or none.
+  // `least_counts` has one entry for each context, or is empty.
   drafting::Trees draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
                         const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
                         const std::vector<std::uint64_t>& least_counts) const;
-  // For each context, the number of documents that hold all of it, at most `most`; see ScopedSearch::count_documents.
+  // For each context, the number of documents that hold the whole context, at most `most`; see ScopedSearch::count_documents.
   std::vector<std::uint64_t> count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups,
                                              const std::string& scope) const;
-  // For each context, the seconds of its lookup and the seconds of its draft, in C++ alone, on one thread. Taking the snapshot counts
-  // as part of the lookup.
+  // For each context, the seconds of its lookup and the seconds of its draft, without the time in Python, on one thread. Taking the
+  // snapshot counts as part of the lookup.
   py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const;
 
  protected:
@@ -55,10 +55,10 @@ class Searched {
  private:
   static constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; a batch of up to 8 runs in one thread
 
-  // The part of the datastore that each context of a batch searches.
+  // What each context of a batch searches: all documents, or the documents of groups.
   struct Scopes {
     Scope scope;
-    std::vector<std::uint64_t> groups;  // `width` keys for each context, one context after another; empty: none
+    std::vector<std::uint64_t> groups;  // `width` keys for each context, one context after another; empty if there are no groups
     std::size_t width = 0;
 
     std::span<const std::uint64_t> of(std::size_t context) const { return std::span(groups).subspan(context * width, width); }

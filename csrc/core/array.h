@@ -11,8 +11,8 @@
 
 namespace suffolk {
 
-// An array of numbers, not initialised. Large arrays are mapped, so that freeing them returns the memory immediately. The heap would
-// keep the memory, and split it up. Throws std::bad_alloc.
+// An array of numbers, not initialised. Large arrays are mapped, so that freeing an array returns its memory to the system
+// immediately. The heap would keep the memory, and fragment it. Throws std::bad_alloc.
 template <typename T>
 class Array {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -51,7 +51,7 @@ class Array {
   operator std::span<T>() noexcept { return {data_, size_}; }
 
  private:
-  static constexpr std::size_t kMapped = 1 << 16;  // bytes from which on an array is mapped
+  static constexpr std::size_t kMapped = 1 << 16;  // bytes; an array of this size or larger is mapped
   bool is_mapped() const noexcept { return bytes() >= kMapped; }
 
   T* data_ = nullptr;

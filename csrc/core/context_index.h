@@ -22,11 +22,11 @@ class ContextIndex {
 
   // Throws kInvalidArgument if an id is not below vocab_size; then nothing is appended.
   void append(std::span<const std::uint32_t> tokens);
-  // Keeps the first `size` tokens. Throws kInvalidArgument if there are fewer.
+  // Keeps the first `size` tokens. Throws kInvalidArgument if the context is shorter.
   void truncate(std::uint64_t size);
 
-  // The draft tree of the continuations of earlier occurrences of the context's longest suffix. O(size), and
-  // O(m (max_depth + log m)) to sort m occurrences. Throws kInvalidArgument for bad bounds.
+  // Finds the longest suffix of the context that also occurs earlier in it. Returns the draft tree of the tokens that follow these
+  // occurrences. O(size), and O(m (max_depth + log m)) to sort m occurrences. Throws kInvalidArgument for bad bounds.
   DraftTree draft(const QueryBounds& bounds) const;
 
  private:

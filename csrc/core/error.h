@@ -11,7 +11,7 @@ enum class Code {
   kInvalidArgument,    // a value from the caller is out of bounds
   kNotFound,           // a named file does not exist
   kCorruption,         // a Suffolk file is damaged, truncated or of the wrong kind
-  kUnsupported,        // a format version or feature this version cannot read
+  kUnsupported,        // a format version or feature that this version of Suffolk cannot read
   kResourceExhausted,  // disk, memory or address space is used up
   kUnavailable,
   kDeadlineExceeded,
@@ -20,7 +20,7 @@ enum class Code {
 };
 
 // The only type of exception that the core itself throws. The message names the file or field, the value, the limit and the next
-// step. std::bad_alloc may also leave the core; the bindings turn it into kResourceExhausted.
+// step. The core may also throw std::bad_alloc, which the bindings turn into kResourceExhausted.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -1,4 +1,4 @@
-// A read-only memory map of a file, and a writer that publishes a whole file or none.
+// A read-only memory map of a file, and a writer that publishes a file only when it is complete.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace suffolk {
 
-// How a mapping will be read next.
+// The expected order of the next reads of a mapping.
 enum class Access {
   kRandom,      // without read-ahead, which would read 32 pages or more to get one page
   kSequential,  // with read-ahead
@@ -28,17 +28,18 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte*>(data_), size_}; }
 
-  // Sets the expected access of all users of the mapping; kRandom at first. Thread-safe.
+  // Sets the expected access for all users of the mapping. At first it is kRandom. Thread-safe.
   void expect(Access access) const noexcept;
-  // Starts to read a part of bytes(), and does not wait. Thread-safe.
+  // Starts to read a part of bytes() from the disk, without waiting for it. Thread-safe.
   void prefetch(std::span<const std::byte> part) const noexcept;
   // Reads a part of bytes() and maps its pages, so that later reads cause no page faults. Waits for the disk. Thread-safe.
   void populate(std::span<const std::byte> part) const noexcept;
   // Reads the whole file and locks it in memory. Throws kResourceExhausted, naming the limit, if the system refuses.
   void lock() const;
 
-  // Bytes of the file in the page cache, whichever process read them; above 4 GiB an estimate from a sample of a million pages.
-  // None if the system refuses to answer. It answers only the file's owner and users who may write the file.
+  // The number of bytes of the file in the page cache, whichever process read them. For files above 4 GiB, this is an estimate from
+  // a sample of a million pages. None if the system refuses to answer: it answers only the file's owner and users who may write the
+  // file.
   std::optional<std::uint64_t> resident_bytes() const;
 
  private:
@@ -54,12 +55,12 @@ struct FilePart {
   std::span<const std::byte> bytes;
 };
 
-// Starts a thread that reads the parts into memory in order. The system may evict their pages later. The thread skips files that
-// are closed. A forked child does not inherit the thread. Throws kResourceExhausted if no thread can be started.
+// Starts a thread that reads the parts into memory, one after another. It skips parts of files that are closed. The system may
+// evict the pages later. A forked child does not inherit the thread. Throws kResourceExhausted if no thread can be started.
 void warm(std::vector<FilePart> parts);
 
-// Writes a file under a temporary name; `commit` gives the complete file its name. Without commit the destructor removes it.
-// Computes the CRC-32C of every chunk.
+// Writes a file under a temporary name, and computes the CRC-32C of every chunk. `commit` gives the complete file its final name.
+// If `commit` is not called, the destructor removes the file.
 class FileWriter {
  public:
   // Reserves `size` bytes of disk if the file system can, so that a full disk is detected before any work.
@@ -75,10 +76,10 @@ class FileWriter {
   void align(std::size_t alignment);
   std::uint64_t offset() const noexcept { return offset_; }
 
-  // Ends the current chunk. Returns the CRC-32C of every chunk; the last one may be shorter.
+  // Ends the current chunk, which may be shorter than the others. Returns the CRC-32C of every chunk.
   std::vector<std::uint32_t> finish_chunks();
 
-  // Syncs, renames, and syncs the folder.
+  // Syncs the file to disk, renames it, and syncs the folder.
   void commit();
 
  private:

@@ -1,5 +1,5 @@
-// The constants and fixed parts of a segment file, format version 1 (docs/reference/file-format.md).
-// All numbers are little-endian; the structs below are the bytes on disk.
+// The constants and fixed parts of a segment file, format version 1 (docs/reference/file-format.md). The structs have the same
+// layout in memory as on disk. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ inline constexpr std::array<std::uint8_t, 8> kMagic = {0x89, 'S', 'F', 'K', '\r'
 inline constexpr std::array<std::uint8_t, 8> kTrailerMagic = {'\n', 0x1A, '\n', '\r', 'K', 'F', 'S', 0x89};
 
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::uint64_t kKnownReaderFlags = 0;  // a reader refuses a file with a bit it does not know
+inline constexpr std::uint64_t kKnownReaderFlags = 0;  // a reader refuses a file that sets any other bit
 inline constexpr std::size_t kAlignment = 64;
 inline constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 inline constexpr std::uint32_t kMaxOrderDepth = 1024;
@@ -22,8 +22,8 @@ inline constexpr std::uint64_t kMaxTokens = 0xFFFFFFFE;  // separators included:
 enum class Section : std::uint32_t {
   kTokens = 1,          // token_count ids of token_width bytes; a separator (all bits set) ends every document
   kPositions = 2,       // suffix_count u32: the start of each suffix, in suffix order
-  kFirstRanks = 3,      // vocab_size + 1 u32: rank of the first suffix that begins with each token
-  kDocumentStarts = 4,  // document_count + 1 u32: where each document begins; the last is token_count
+  kFirstRanks = 3,      // vocab_size + 1 u32: for each token, the rank of the first suffix that begins with it
+  kDocumentStarts = 4,  // document_count + 1 u32: where each document begins; the last entry is token_count
   kDocumentTable = 5,   // the source and metadata of each document; opaque to the core (datastore/documents.py)
   kDirectory = 6,       // the SuffixKey of every kDirectoryStride-th rank
 };
@@ -47,7 +47,7 @@ struct Header {
   std::uint64_t table_offset;              // where the section table begins
   std::array<char, 32> writer;             // "suffolk 0.1.0", zero-filled
   std::array<std::uint8_t, 100> reserved;  // zeros
-  std::uint32_t checksum;                  // CRC-32C of the bytes before
+  std::uint32_t checksum;                  // CRC-32C of the preceding bytes of the header
 };
 static_assert(sizeof(Header) == 256);
 
@@ -59,12 +59,13 @@ struct SectionEntry {
 };
 static_assert(sizeof(SectionEntry) == 24);
 
-// The end of a file. Before it stand the section table, and a u32 CRC-32C of every chunk of the bytes before the table.
+// The end of a file. It follows the section table and the chunk checksums: a u32 CRC-32C for every chunk of the bytes before the
+// table.
 struct Trailer {
   std::uint64_t table_offset;
   std::uint64_t file_bytes;
   std::uint32_t header_checksum;  // a copy of Header::checksum
-  std::uint32_t checksum;         // CRC-32C of table, chunk checksums and the trailer's bytes before
+  std::uint32_t checksum;         // CRC-32C of the table, the chunk checksums and the preceding bytes of the trailer
   std::array<std::uint8_t, 8> magic;
 };
 static_assert(sizeof(Trailer) == 32);

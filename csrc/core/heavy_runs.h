@@ -1,4 +1,4 @@
-// Finds the frequent next tokens of many nodes. It searches all nodes at once, so that reads from memory overlap.
+// Finds the frequent next tokens of many nodes of a draft tree. All nodes are searched at once, so that reads from memory overlap.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace suffolk {
 
-// A search for the runs of equal tokens at `depth` in `range`.
+// A search among the ranks of `range`, which are sorted. A run is a range of ranks with the same token at `depth`.
 struct RunSearch {
   const Suffixes* suffixes = nullptr;
   std::uint32_t depth = 0;
   Interval range;
   std::uint64_t least = 1;  // ranks of the shortest run to find, at least 1
   std::uint64_t most = 0;   // ranks of the longest run to find
-  std::uint32_t node = 0;   // identifies the search in its runs, together with `segment`
+  std::uint32_t node = 0;   // copied to the runs that are found, as `segment` is, to identify the search
   std::uint32_t segment = 0;
 };
 
-// The ranks of a search with `token`.
+// The ranks of a search that have `token` at its depth.
 struct Run {
   std::uint32_t node;
   std::uint32_t token;
@@ -29,8 +29,9 @@ struct Run {
   Interval range;
 };
 
-// Appends to `runs`, in any order, every run whose length lies in the `least` to `most` of its search. May also append other runs.
-// The end of a document is no token. O(range.size() / least) samples, and O(log least) more reads for each run. `ends` is scratch.
+// Appends to `runs`, in any order, every run whose length is at least `least` and at most `most` of its search. May also append
+// other runs. The end of a document does not count as a token. Takes O(range.size() / least) samples, and O(log least) further
+// reads for each run. `ends` is scratch memory.
 void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs, std::vector<TokenSearch>& ends);
 
 }  // namespace suffolk

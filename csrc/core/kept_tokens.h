@@ -11,7 +11,8 @@
 namespace suffolk {
 
 // Maps token positions of one segment to positions of a new segment, in which the remaining documents begin at `base`. Immutable
-// and thread-safe. Memory: 12 bytes for each run of deleted documents, and 4 for every 4096 tokens; none if nothing is deleted.
+// and thread-safe. Memory: 12 bytes for each run of neighbouring deleted documents, and 4 bytes for every 4096 tokens. If nothing
+// is deleted, none.
 class KeptTokens {
  public:
   static constexpr std::uint32_t kGone = 0xFFFFFFFF;
@@ -66,7 +67,7 @@ class KeptTokens {
   std::uint64_t tokens_;
   std::uint64_t removed_ = 0;
   std::vector<Gap> gaps_;
-  std::vector<std::uint32_t> first_gap_;  // for each block, and one block past the last: the first gap that ends after its begin
+  std::vector<std::uint32_t> first_gap_;  // for each block and for the end: the first gap that ends after the block's first token
 };
 
 }  // namespace suffolk

@@ -1,4 +1,4 @@
-// An index that grows while it is searched: segments in memory over published files.
+// An index that grows while it is searched. It searches published segment files together with newer segments in memory.
 #pragma once
 
 #include <condition_variable>
@@ -16,17 +16,17 @@
 
 namespace suffolk {
 
-inline constexpr std::size_t kMaxSearched = 16;  // segments, deletions included
-inline constexpr std::size_t kMinMemory = 6;     // segments in memory, if the files alone are many
-inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs: with more, appends are faster and drafts slower
+inline constexpr std::size_t kMaxSearched = 16;  // most segments of a search, deletions included
+inline constexpr std::size_t kMinMemory = 6;     // segments that memory may have even if the files alone are many
+inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs; a higher value makes appends faster and drafts slower
 
 struct LiveStats {
   std::uint64_t tokens = 0;         // in memory, without separators and removed documents
   std::uint64_t documents = 0;      // in memory, without removed ones
   std::uint64_t bytes = 0;          // of segments in memory
   std::uint64_t segments = 0;       // searched in all: files, memory, deletions
-  std::uint64_t deletions = 0;      // those of `segments` that hold deletions of documents in memory
-  std::uint64_t merge_debt = 0;     // tokens in running and due merges
+  std::uint64_t deletions = 0;      // part of `segments`: segments with the removed documents of memory
+  std::uint64_t merge_debt = 0;     // tokens in merges that run or are due
   std::uint64_t merged_tokens = 0;  // tokens written by merges so far
   std::uint64_t next_sequence = 0;
   std::uint64_t oldest_sequence = 0;  // of the documents in memory; 0 if there are none
@@ -37,38 +37,38 @@ struct LiveStats {
 //
 // An append sorts its documents into one new segment outside of all locks, then publishes a new snapshot. Merges keep the number of
 // segments low (merge_policy.h). Small merges run in the appending thread, large merges in one background thread. If there are too
-// many segments meanwhile, large merges also run in the appending thread. The tokens of a removed document are also in a
-// deletion segment, whose counts are subtracted. Later, a merge leaves the document out of both segments.
+// many segments meanwhile, large merges also run in the appending thread. When a document is removed, its tokens are also added to
+// a deletion segment, whose counts are subtracted. A later merge leaves the document out of both segments.
 class LiveIndex {
  public:
-  // Starts the background thread. Throws kInvalidArgument for a shape out of range, kResourceExhausted if there is no thread.
-  // `threads` sort one large append.
+  // Starts the background thread. A large append is sorted by `threads` threads. Throws kInvalidArgument for a shape out of range,
+  // and kResourceExhausted if the thread cannot be started.
   LiveIndex(const MemoryShape& shape, unsigned threads);
   LiveIndex(const LiveIndex&) = delete;
   LiveIndex& operator=(const LiveIndex&) = delete;
   ~LiveIndex();
 
   // Appends documents and removes others, in one snapshot. Returns the number of the first document. Numbers that the caller gives
-  // must rise and exceed all earlier numbers. Throws kInvalidArgument or kNotFound, and changes nothing, for a bad document or an
-  // unknown number.
+  // must rise and exceed all earlier numbers. Throws kInvalidArgument for a bad document, and kNotFound if a number to remove is
+  // unknown; then nothing is changed.
   std::uint64_t append(std::span<const Document> documents, std::span<const std::uint64_t> removed = {});
 
-  // Removes documents in memory by number; a number may be given twice. Returns how many were removed. Throws kNotFound, and
-  // changes nothing, for a number that is not in memory.
+  // Removes documents in memory by number; a number may be given twice. Returns how many were removed. If a number is not in
+  // memory, throws kNotFound and removes nothing.
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
-  // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through`; if
-  // `grouped_stay`, only documents without a group. Later documents get higher numbers. Throws kInvalidArgument for
-  // files of another vocabulary or a smaller order depth.
+  // In one snapshot, replaces the searched files by `files`, and drops the documents in memory up to number `flushed_through`. If
+  // `grouped_stay` is true, documents with a group stay. Later documents get higher numbers. Throws kInvalidArgument for files of
+  // another vocabulary or a smaller order depth.
   void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through, bool grouped_stay = false);
 
-  // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
+  // Drops the oldest segments in memory whose documents all have numbers below `sequence`. Returns the number of dropped documents.
   std::uint64_t drop_before(std::uint64_t sequence);
 
-  // Drops all documents in memory. Later appends may give any numbers. No other call may change the index meanwhile.
+  // Drops all documents in memory. Later appends may give any numbers. REQUIRES: no other call changes the index at the same time.
   void clear();
 
-  // Never blocks for longer than it takes to copy a pointer. Throws kUnavailable if the index is closed.
+  // The current segments. Blocks at most while another thread copies a pointer. Throws kUnavailable if the index is closed.
   std::shared_ptr<const Snapshot> snapshot() const;
   LiveStats stats() const;
 
@@ -87,8 +87,8 @@ class LiveIndex {
   struct MergeJob;
   using Lock = std::unique_lock<std::mutex>;
 
-  // Locks segments for one merge or rebase. Its destructor locks the mutex and releases the segments that
-  // are still locked.
+  // Holds segments for one merge or rebase, so that no other merge or rebase takes them. The destructor locks the mutex and
+  // releases the segments that are still held.
   class Hold {
    public:
     Hold(LiveIndex& index, Lock& lock) : index_(index), lock_(lock) {}
@@ -121,12 +121,12 @@ class LiveIndex {
 
   const MemoryShape shape_;
   const unsigned threads_;
-  std::mutex retiring_;              // held by one rebase or drop at a time; locked before mutex_
-  mutable std::mutex mutex_;         // guards everything below but snapshot_
+  std::mutex retiring_;              // held by one rebase or drop at a time; always locked before mutex_
+  mutable std::mutex mutex_;         // guards everything below except snapshot_
   std::condition_variable changed_;  // a merge began, ended or is due, or the index was closed
   std::shared_ptr<const FileSet> files_ = std::make_shared<FileSet>();
   Entries memory_;                                             // from the oldest on
-  Entries deletions_;                                          // hold the removed documents of memory_
+  Entries deletions_;                                          // segments with the removed documents of memory_
   std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
   int freeing_ = 0;                                            // threads that free retired segments
   std::uint64_t next_sequence_ = 1;

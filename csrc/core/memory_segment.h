@@ -13,7 +13,7 @@
 
 namespace suffolk {
 
-// The vocabulary and the order depth of all segments in memory of an index.
+// The vocabulary size and the order depth (the number of tokens by which suffixes are sorted) of an index's segments in memory.
 struct MemoryShape {
   std::uint32_t vocab_size = 0;
   std::uint32_t order_depth = 0;
@@ -33,9 +33,9 @@ class MemorySegment {
 
   struct Input {
     const MemorySegment* segment;
-    std::span<const std::uint32_t> removed;  // indices of the documents to leave out, rising
+    std::span<const std::uint32_t> removed;  // indices of the documents to leave out, in rising order
   };
-  // Merges the remaining documents of adjacent segments, in order. Null if none remains.
+  // Merges adjacent segments, in order, without their removed documents. Null if no document remains.
   static std::shared_ptr<const MemorySegment> merge(std::span<const Input> inputs, const MemoryShape& shape);
 
   const Suffixes& suffixes() const noexcept { return suffixes_; }
@@ -48,7 +48,7 @@ class MemorySegment {
   // Up to `limit` tokens of document `index`, from token `begin` on.
   std::vector<std::uint32_t> read(std::size_t index, std::uint64_t begin, std::uint64_t limit) const;
 
-  // See LiveDocuments. REQUIRES: no other thread knows the segment.
+  // Numbers the documents from `first` on. REQUIRES: no other thread uses the segment yet.
   void number(std::uint64_t first) noexcept { documents_.number(first); }
 
  private:

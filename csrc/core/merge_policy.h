@@ -13,7 +13,7 @@ namespace suffolk {
 struct SegmentLoad {
   std::uint64_t tokens = 0;
   std::uint64_t removed = 0;  // tokens of removed documents
-  bool busy = false;          // part of a merge that runs
+  bool busy = false;          // part of a running merge
 };
 
 // A range of adjacent segments.
@@ -25,12 +25,13 @@ struct MergeRun {
 
 inline constexpr std::uint64_t kMaxMergedTokens = 0x7FFFFFFF;
 
-// The segments to merge next, chosen from the segments after the last busy one; none if no merge is needed.
+// The segments to merge next, or none if no merge is needed. Only segments after the last busy one are chosen.
 //
-// Sizes fall geometrically from the oldest to the newest segment. A segment less than `ratio` times as large as all newer segments
-// together is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest) / log(1 + ratio)
-// segments. The ratio is 1, or larger if `wanted` segments demand it. A segment of which a quarter is removed is rewritten alone.
-// Running merges may still leave more than `limit` segments; then the smallest pair is merged.
+// Sizes fall geometrically from the oldest to the newest segment. If a segment is less than `ratio` times as large as all newer
+// segments together, it is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest) /
+// log(1 + ratio) segments. The ratio is 1, or as much larger as needed to have at most `wanted` segments. A segment of which a
+// quarter is removed is rewritten alone. If there are still more than `limit` segments, because other merges run, the smallest pair
+// of neighbours is merged.
 inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments, std::size_t wanted, std::size_t limit) {
   constexpr double kMaxRatio = 8;
   std::size_t first = segments.size();

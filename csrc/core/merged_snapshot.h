@@ -1,4 +1,4 @@
-// Several datastores as one.
+// Searches several datastores as one.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace suffolk {
 
-// A snapshot that holds every document of `parts`, each as often as the weight of its part. It has the counts, trees and groups of
-// one datastore with these documents. It shares the segments of the parts; its cost is proportional to the number of segments.
-// REQUIRES: a weight for each part.
+// A snapshot of all documents of `parts`. A document counts as often as the weight of its part says. Counts, trees and groups are
+// those of one datastore with these documents. The snapshot shares the segments of the parts, so making it takes time proportional
+// to the number of segments. REQUIRES: `weights` has an entry for each part.
 std::shared_ptr<const Snapshot> merge_snapshots(std::span<const std::shared_ptr<const Snapshot>> parts, std::span<const std::uint32_t> weights);
 
 }  // namespace suffolk

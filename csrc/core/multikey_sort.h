@@ -11,9 +11,9 @@
 
 namespace suffolk {
 
-// Sorts items by read(item, depth), read(item, depth + 1), ... up to max_depth; kEnd sorts last, and ends a string. Multikey quicksort
-// (Bentley and Sedgewick 1997, section 3): O(m (max_depth + log m)) reads of m strings, however many are equal. If pivots are bad
-// `rounds` times, it compares whole strings: O(max_depth * m log m).
+// Sorts items by the strings read(item, depth), read(item, depth + 1), ... up to max_depth. kEnd ends a string, and sorts last.
+// Multikey quicksort (Bentley and Sedgewick 1997, section 3) takes O(m (max_depth + log m)) reads for m strings, however many are
+// equal. After `rounds` partitions with bad pivots, whole strings are compared instead: O(max_depth * m log m).
 template <typename Read>
 void multikey_sort(std::span<std::uint32_t> items, std::uint32_t depth, std::uint32_t max_depth, const Read& read, int rounds) {
   constexpr std::size_t kFew = 16;

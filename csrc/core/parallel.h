@@ -21,8 +21,8 @@
 
 namespace suffolk {
 
-// A function that receives the share of work done, 0..1. It is called in the calling thread at the start of each part of the work,
-// and every tenth of a second. If it throws, the work ends with its exception.
+// A function that receives the share of the work that is done, 0..1. It is called in the thread that asked for the work: at the
+// start of each part, and every tenth of a second. If it throws, the work ends with this exception.
 using Progress = std::function<void(double)>;
 
 // The progress of a piece of work, shared by its threads. The threads return soon after `stop` is set.
@@ -32,17 +32,17 @@ struct Work {
   std::atomic<bool> stop = false;
 };
 
-// The number of cores that the calling thread, and the threads that it starts, may run on. hardware_concurrency counts all cores.
-// A process may be bound to fewer cores. On one core, further threads only make each other wait.
+// The number of cores that the calling thread, and the threads that it starts, may run on. A process may be bound to fewer cores
+// than the machine has, and hardware_concurrency counts all of them. More threads than cores would only wait for each other.
 inline unsigned usable_cores() {
 #ifdef __linux__
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof(cores), &cores) == 0) return static_cast<unsigned>(std::max(1, CPU_COUNT(&cores)));
 #endif
-  return std::max(1U, std::thread::hardware_concurrency());  // also for machines with more cores than a cpu_set_t has
+  return std::max(1U, std::thread::hardware_concurrency());  // also on a machine with more cores than fit in a cpu_set_t
 }
 
-// The number of threads to use: `wanted`, or if `wanted` is 0, one for each core that the caller may run on.
+// The number of threads to use: `wanted`, or if it is 0, one for each core that the calling thread may run on.
 inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : usable_cores(); }
 
 // Throws kResourceExhausted for a thread that the system refuses.
@@ -51,9 +51,10 @@ inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : us
        "; give fewer --threads, or raise the limit of processes (ulimit -u)");
 }
 
-// Calls `run(thread)` for thread = 0..threads-1, each on its own thread, and `progress` in this one. Returns when all threads have
-// returned. Then rethrows the first exception of a thread or of `progress`. No thread runs before all are started, so they may wait
-// for each other. If a thread cannot be started, none runs and kResourceExhausted is thrown.
+// Calls `run(thread)` for thread = 0..threads-1, each on its own thread, and `progress` in the calling thread. When all calls have
+// ended, returns, or rethrows the first exception of a thread or of `progress`. No call of `run` begins before all threads are
+// started, so the calls may wait for each other. If a thread cannot be started, `run` is not called and kResourceExhausted is
+// thrown.
 template <typename Run>
 void run_parallel(unsigned threads, Work& work, const Progress& progress, const Run& run) {
   std::mutex mutex;
@@ -62,7 +63,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
   unsigned running = threads;
   bool complete = false;
   std::vector<std::jthread> pool;
-  std::unique_lock lock(mutex);  // threads wait for this lock until all are started; on an error it is released before they are joined
+  std::unique_lock lock(mutex);  // threads wait for this lock until all are started; after an error it is released before the threads are joined
   const auto begin = [&](unsigned thread) {
     pool.emplace_back([&, thread] {
       {

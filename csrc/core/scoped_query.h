@@ -1,4 +1,5 @@
-// Queries that search the documents of groups, either alone or before all documents.
+// Queries that search only the documents of groups, or first these documents and then all documents. A group is a set of documents
+// with one key.
 #pragma once
 
 #include <cstdint>
@@ -15,48 +16,51 @@ namespace suffolk {
 // Which documents a query searches.
 enum class Scope {
   kStore,       // all
-  kGroup,       // the documents of its groups
-  kGroupFirst,  // the documents of its groups, then all for the rest of the tree
+  kGroup,       // the documents of the query's groups
+  kGroupFirst,  // the documents of the query's groups, then all documents for the rest of the tree
 };
 
 struct ScopedQuery {
   std::span<const std::uint32_t> context;
   QueryBounds bounds;
   Scope scope = Scope::kStore;
-  // The groups are searched as one group that has all their documents. If several datastores are searched as one, each of
-  // them has a group here. kNoGroup: none.
+  // The groups are searched as one group that has the documents of all of them. If several datastores are searched as one, `groups`
+  // has an entry for each datastore; kNoGroup there means no group.
   std::span<const std::uint64_t> groups = {};
 
-  bool has_group() const;  // without one, kGroup finds nothing
+  bool has_group() const;  // without a group, kGroup finds nothing
 };
 
-// Runs queries of one snapshot, in one thread. Keeps the text of the last groups for the next query. REQUIRES: the snapshot
-// outlives this object; the `bounds` of all queries are checked.
+// Runs queries on one snapshot, in one thread. Keeps the text of the last query's groups for the next query. REQUIRES: the snapshot
+// outlives this object; the caller has checked the `bounds` of all queries.
 class ScopedSearch {
  public:
   // `vocab_size` bounds the ids of all segments.
   ScopedSearch(const Snapshot& snapshot, std::uint32_t vocab_size) : snapshot_(snapshot), vocab_size_(vocab_size) {}
 
-  // Length and count of the longest match. With kGroupFirst, all documents are searched if the group has no match.
+  // The length and the count of the longest match. With kGroupFirst, all documents are searched if the groups have no match.
   std::pair<std::uint32_t, std::uint64_t> lookup(const ScopedQuery& query);
 
-  // The draft tree. A group's documents are read, not searched by suffixes (text_search.h); the answer is exact.
+  // The draft tree. The documents of a group are read from begin to end, without sorted suffixes (text_search.h). The tree is
+  // exact.
   //
-  // With kGroupFirst, the nodes of the group's tree come first. If there are fewer than max_nodes, nodes of the tree of all documents
-  // follow, unless the group's tree has their paths. The match is the group's match, if there is one. The score of an added node
-  // is its share of the match in all documents, cut to the score of the node before it. Its count is its count in all
-  // documents or its parent's count, whichever is lower. So counts fall from parent to child, but not from node to
-  // node.
+  // With kGroupFirst, the nodes of the group's tree come first. If these are fewer than max_nodes, nodes of the tree of all
+  // documents are added, except nodes whose path the group's tree already has. The tree's match is the group's match, if the group
+  // has one. The score of an added node is its share of the match in all documents, but at most the score of the node before it.
+  // The count of an added node is its count in all documents, but at most its parent's count. So counts fall from parent to child,
+  // but not from node to node.
   //
-  // In all documents, two contexts with the same match have the same draft. So the last tree is returned again if the context
-  // is an ending of the last query's context and contains the last match. REQUIRES: the last query's context still exists.
+  // In a search of all documents, two contexts with the same match have the same draft. So the last tree is returned again if the
+  // context is an ending of the last query's context, and is at least as long as the last match. REQUIRES: the memory of the last
+  // query's context is still valid.
   std::shared_ptr<const DraftTree> draft(const ScopedQuery& query);
 
-  // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.
+  // Up to `limit` occurrences of the whole context, spread evenly over all of them. With kGroupFirst, all documents are searched if
+  // the groups have no occurrence.
   std::vector<Snapshot::Place> occurrences(const ScopedQuery& query, std::uint64_t limit);
 
-  // The number of documents that hold the whole context, at most `most`. See Snapshot::count_documents; in groups it is exact. With
-  // kGroupFirst, all documents are counted if the group has none.
+  // The number of documents that hold the whole context, at most `most`. See Snapshot::count_documents; in groups the number is
+  // exact. With kGroupFirst, all documents are counted if the groups have no such document.
   std::uint64_t count_documents(const ScopedQuery& query, std::uint64_t most);
 
   // The texts of these groups (Snapshot::group_text), one after another. Valid until other groups are read.
@@ -68,9 +72,9 @@ class ScopedSearch {
 
   const Snapshot& snapshot_;
   std::uint32_t vocab_size_;
-  ScopedQuery last_;                             // the last query of all documents
+  ScopedQuery last_;                             // the last query that searched all documents
   std::shared_ptr<const DraftTree> last_draft_;  // its tree; null before the first
-  std::vector<std::uint64_t> groups_;            // of text_
+  std::vector<std::uint64_t> groups_;            // the groups of text_
   std::vector<std::uint32_t> text_;
 };
 

@@ -45,11 +45,11 @@ SectionTable lay_out(const SegmentShape& shape, std::uint32_t width) noexcept;
 // Where the section table begins: at the next multiple of format::kAlignment after the last section.
 std::uint64_t table_offset(const SectionTable& table) noexcept;
 
-// Takes the content of the sections in order, each in any number of pieces. `commit` gives the complete file its name. Not
-// thread-safe. Memory: one chunk.
+// Writes the content of the sections, which the caller gives in order and in any number of pieces. `commit` gives the complete file
+// its name. Not thread-safe. Memory: one chunk.
 class SegmentFile {
  public:
-  // Reserves the disk for the whole file. Throws as FileWriter does.
+  // Reserves disk space for the whole file. Throws the same errors as FileWriter.
   SegmentFile(const std::string& path, const SegmentShape& shape);
 
   // Writes the next bytes of the current section.

@@ -1,4 +1,4 @@
-// The segments that one query searches: published files, segments in memory, and deletions of both.
+// The segments that one query searches: published files, segments in memory, and the deletions of files and of memory.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace suffolk {
 struct FileSet {
   std::vector<std::shared_ptr<const Segment>> segments;
   std::vector<std::shared_ptr<const Segment>> deletions;  // hold the tokens of deleted documents
-  std::vector<DocumentIndices> deleted;                   // the deleted documents of each segment; empty: not known
+  std::vector<DocumentIndices> deleted;                   // the deleted documents of each segment; if the list is empty, they are unknown
 
-  // Throws kInvalidArgument for lists that do not fit the segments.
+  // Throws kInvalidArgument if the lists of deleted documents do not fit the segments.
   void check() const;
 };
 
@@ -28,8 +28,8 @@ struct FileSet {
 struct LiveSegment {
   std::shared_ptr<const MemorySegment> segment;
   std::shared_ptr<const DocumentIndices> removed;  // null if none
-  std::uint64_t removed_tokens = 0;                // in these documents
-  std::uint32_t first_live = 0;                    // the first document that is not removed; the number of documents if all are
+  std::uint64_t removed_tokens = 0;                // tokens of the removed documents
+  std::uint32_t first_live = 0;                    // the first document that is not removed; the number of documents if all are removed
 
   explicit LiveSegment(std::shared_ptr<const MemorySegment> all) : segment(std::move(all)) {}
   std::span<const std::uint32_t> removed_documents() const noexcept {
@@ -38,14 +38,14 @@ struct LiveSegment {
   bool is_removed(std::uint32_t document) const noexcept;
   std::uint64_t live_tokens() const noexcept { return segment->suffixes().count - removed_tokens; }
   std::uint64_t live_documents() const noexcept { return segment->documents().size() - removed_documents().size(); }
-  // Removes further documents. REQUIRES: `documents` rise and are not removed.
+  // Removes further documents. REQUIRES: `documents` is in rising order, and none of them is removed yet.
   void remove(std::span<const std::uint32_t> documents);
-  // Removes the documents that are removed in `before`, by their numbers; `before` may have documents that are not here.
-  // REQUIRES: the numbers rise in both, and none of these documents is removed here.
+  // Removes the documents that are removed in `before`, by their numbers. `before` may have documents that this segment does not
+  // have. REQUIRES: the numbers rise in both segments, and none of these documents is removed here yet.
   void remove_as_in(const LiveSegment& before);
 };
 
-// An immutable list of segments, files first, then memory from the oldest on. Thread-safe.
+// An immutable list of segments: first the files, then the segments in memory from the oldest to the newest. Thread-safe.
 class Snapshot {
  public:
   // `deletions` hold the tokens of removed documents of `memory`.
@@ -61,15 +61,15 @@ class Snapshot {
     std::size_t segment;
     std::uint64_t position;
   };
-  // Up to `limit` occurrences of the pattern in documents that are not deleted, spread evenly over the interval of each segment. If
-  // documents are deleted, at most kMaxProbes occurrences of a segment are probed, spread evenly. So live occurrences are missed
-  // only if a segment has more than kMaxProbes.
+  // Up to `limit` occurrences of the pattern in documents that are not deleted, spread evenly over the sorted occurrences of each
+  // segment. In a segment with deleted documents, at most kMaxProbes occurrences are checked, spread evenly. So occurrences can be
+  // missed only if a segment has more than kMaxProbes of them.
   std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
 
   // The number of documents that hold the pattern and are not deleted, at most `most`. It is exact for a pattern of up to
-  // kDocumentProbes * (most + kDocumentProbes) occurrences. If a pattern is more frequent, this number of occurrences
-  // is probed, spread evenly. The result may then be too small, never too large. Throws kInvalidArgument if the
-  // deleted documents of the files are not known.
+  // kDocumentProbes * (most + kDocumentProbes) occurrences. If a pattern is more frequent, this number of occurrences is checked,
+  // spread evenly. The result may then be too small, but is never too large. Throws kInvalidArgument if the deleted documents of
+  // the files are unknown.
   std::uint64_t count_documents(std::span<const std::uint32_t> pattern, std::uint64_t most) const;
 
   // The document of an occurrence: its index in its segment.
@@ -78,11 +78,12 @@ class Snapshot {
   // The tokens of all live documents of a group in memory, from the oldest on. Each document is followed by kEnd.
   std::vector<std::uint32_t> group_text(std::uint64_t key) const;
 
-  // For each segment in memory, the documents with these numbers. Throws kNotFound for a number that is not in memory, or is removed.
-  // REQUIRES: `sequences` rise.
+  // For each segment in memory, the indices of the documents with these numbers. Throws kNotFound if a number is not in memory, or
+  // its document is removed. REQUIRES: `sequences` is in rising order.
   std::vector<DocumentIndices> find(std::span<const std::uint64_t> sequences) const;
 
-  // Calls visit(place, segment, document) for every live document of a group in memory, from the oldest on. `place`: Place::segment.
+  // Calls visit(place, segment, document) for every live document of a group in memory, from the oldest on. `place` is the
+  // segment's index, as in Place::segment.
   template <typename Visit>
   void for_each_in_group(std::uint64_t key, const Visit& visit) const {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
@@ -104,7 +105,7 @@ class Snapshot {
   std::shared_ptr<const FileSet> files_;
   std::vector<LiveSegment> memory_;
   std::vector<LiveSegment> deletions_;
-  std::vector<Suffixes> views_;  // of files, memory, deletions of files, deletions of memory
+  std::vector<Suffixes> views_;  // in this order: files, memory, deletions of files, deletions of memory
   std::size_t live_ = 0;
 };
 

@@ -8,25 +8,26 @@
 
 namespace suffolk {
 
-// The largest number of tokens that are sorted at once: the highest bit of a position is a mark while sorting.
+// The largest number of tokens in one sort. The limit exists because the sort uses the highest bit of a position as a mark.
 inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 
-// Sorts the suffixes of `tokens` by their first `order_depth` tokens, ties by position. A suffix ends at the separator (the largest
-// value of Token) of its document. No suffix starts at a separator.
+// Sorts the suffixes of `tokens` by their first `order_depth` tokens, and equal suffixes by position. A suffix ends at the
+// separator (the largest value of Token) of its document. Separators themselves start no suffix.
 //
 //   tokens        [0..n-1]           ids below vocab_size and separators; the last is a separator; n <= kMaxSortedTokens
-//   positions     [0..suffixes-1]    out: start of each suffix in suffix order; suffixes = n less the separators
-//   first_ranks   [0..vocab_size]    out: rank of the first suffix with each first token; the last entry is `suffixes`
+//   positions     [0..suffixes-1]    out: start of each suffix in suffix order; suffixes = n minus the number of separators
+//   first_ranks   [0..vocab_size]    out: rank of the first suffix that begins with each token; the last entry is `suffixes`
 //   threads       1 or more
 //
-// Token ids are cut into groups. A suffix whose second token is in a lower group than its first is not compared. Once the
-// suffixes of the lower group are in order, reading them gives the order of the suffixes that are one token longer. This is the
-// induced copying of Itoh and Tanaka ("An efficient method for in memory construction of suffix arrays", SPIRE 1999), made
-// parallel by groups. The other suffixes, about half, are sorted directly, many tokens at a time as one number (sort_run.h).
+// Token ids are divided into groups. If the second token of a suffix is in a lower group than its first token, the suffix is not
+// compared with others. Its order follows from the suffix that begins at the second token: once the suffixes of the lower group are
+// sorted, they are read in order, and each gives the place of the suffix that begins one token before. This is the induced copying
+// of Itoh and Tanaka ("An efficient method for in memory construction of suffix arrays", SPIRE 1999), made parallel by groups. The
+// other suffixes, about half, are sorted directly, many tokens at a time as one number (sort_run.h).
 //
-// Memory beside the arguments: at most 1 byte per token for all threads together, 4 MiB, and 16 bytes per id plus 4 for each
-// thread. The time is bounded by order_depth, however long the repeats. Throws kInvalidArgument for an id out of range (naming
-// it), and kResourceExhausted if a thread cannot be started.
+// Memory beside the arguments: 4 MiB, at most 1 byte per token for all threads together, and per token id 16 bytes plus 4 bytes for
+// each thread. order_depth bounds the time even if the text has long repeats. Throws kInvalidArgument, naming the id, for an id out
+// of range, and kResourceExhausted if a thread cannot be started.
 template <typename Token>  // uint16_t or uint32_t
 void sort_suffixes(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,
                    std::span<std::uint32_t> positions, std::span<std::uint32_t> first_ranks, const Progress& progress);

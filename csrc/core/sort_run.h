@@ -25,7 +25,7 @@ struct Text {
 
   std::span<const Token> tokens;
   std::uint32_t order_depth;
-  unsigned token_bits;  // bits that hold every id and a value for the end
+  unsigned token_bits;  // enough bits for every id and for the value that marks the end
   unsigned key_tokens;  // tokens in one key
 
   Text(std::span<const Token> tokens_, std::uint32_t vocab_size, std::uint32_t order_depth_)
@@ -34,8 +34,8 @@ struct Text {
         token_bits(sizeof(Token) == 2 ? 16U : static_cast<unsigned>(std::bit_width(vocab_size))),
         key_tokens(64U / token_bits) {}
 
-  // The `key_tokens` tokens at `depth` as a number that sorts like them. After a document's end all bits are set; beyond
-  // order_depth all are zero. REQUIRES: the suffix does not end before `depth`, and depth < order_depth.
+  // The `key_tokens` tokens from `depth` on, as one number with the same order. After a document's end all bits are set; beyond
+  // order_depth all bits are zero. REQUIRES: the suffix does not end before `depth`, and depth < order_depth.
   std::uint64_t key(std::uint32_t position, std::uint32_t depth) const noexcept {
     const std::size_t at = std::size_t{position} + depth;
     std::uint64_t value = 0;
@@ -51,7 +51,7 @@ struct Text {
     return cut(value, depth);
   }
 
-  // Whether two suffixes agree in the `key_tokens` tokens at `depth` and neither ends there. Not bounded by order_depth.
+  // Whether two suffixes agree in the `key_tokens` tokens from `depth` on, and do not end within them. Ignores order_depth.
   bool agree(std::uint32_t a, std::uint32_t b, std::uint32_t depth) const noexcept {
     const std::size_t i = std::size_t{a} + depth, j = std::size_t{b} + depth;
     if (std::max(i, j) + key_tokens > tokens.size()) return false;
@@ -67,13 +67,15 @@ struct Text {
     return true;
   }
 
-  // The depth up to which the suffix has no end, in whole keys from `depth` on; it exceeds order_depth by less than a key.
+  // The depth up to which the suffix surely does not end: `depth` plus a number of whole keys. Exceeds order_depth by less than one
+  // key.
   std::uint32_t unended(std::uint32_t position, std::uint32_t depth) const noexcept {
     while (depth < order_depth && agree(position, position, depth)) depth += key_tokens;
     return depth;
   }
 
-  // Whether two suffixes have the same tokens from depth `begin` to `end`; false if the text ends before. Fast for long repeats.
+  // Whether two suffixes have the same tokens from depth `begin` to depth `end`; false if the text ends before. Fast for long
+  // repeats.
   bool same(std::uint32_t a, std::uint32_t b, std::uint32_t begin, std::uint32_t end) const noexcept {
     if (std::size_t{std::max(a, b)} + end > tokens.size()) return false;
     return std::memcmp(tokens.data() + a + begin, tokens.data() + b + begin, (end - begin) * sizeof(Token)) == 0;
@@ -97,22 +99,23 @@ struct Text {
   }
 };
 
-// The highest bit of a sorted position: suffixes that are induced from it may be in the wrong order (RunSorter::sort).
+// The highest bit of a sorted position. If it is set, suffixes whose order follows from this position may be in the wrong order
+// (see RunSorter::sort).
 inline constexpr std::uint32_t kMark = 0x80000000;
 
 // Sorts runs of suffixes. Not thread-safe: it owns its scratch memory.
 template <typename Token>
 class RunSorter {
  public:
-  // Uses at most 32 bytes of scratch for each of `limit` suffixes; longer runs are partitioned in place first. Once `stop` is
-  // set, the sort returns early without a result.
+  // Uses at most 32 bytes of scratch for each of `limit` suffixes. A run of more suffixes is first partitioned in place. Once
+  // `stop` is set, the sort returns early without a result.
   RunSorter(const Text<Token>& text, std::uint32_t mark_depth, std::size_t limit, const std::atomic<bool>& stop)
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
-  // Sorts suffixes by their first order_depth tokens, ties by position. The suffixes agree in their first `depth` tokens and do not
-  // end there. Sets kMark on suffixes that agree with another suffix in mark_depth tokens, unless all these suffixes agree in
-  // order_depth tokens. May mark further suffixes. If mark_depth is 0, marks all.
-  // REQUIRES: positions are below kMark.
+  // Sorts suffixes by their first order_depth tokens, and equal suffixes by position. The suffixes must agree in their first
+  // `depth` tokens and not end there. Sets kMark on suffixes that agree with another suffix in mark_depth tokens, except where all
+  // of these suffixes agree in order_depth tokens. May mark further suffixes. If mark_depth is 0, marks all. REQUIRES: positions
+  // are below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {
     const std::size_t needed = std::min(run.size(), limit_);
     if (scratch_.size() < needed) scratch_.resize(needed), spare_.resize(needed);
@@ -126,9 +129,9 @@ class RunSorter {
     std::uint32_t position;
   };
   static constexpr std::size_t kAhead = 24;           // suffixes between the prefetch of a cache line and its use
-  static constexpr std::size_t kSmallRun = 12;        // up to here: insertion sort
-  static constexpr std::size_t kRadixRun = 512;       // from here on: radix sort
-  static constexpr std::size_t kCachedRun = 1 << 15;  // up to here: radix sort from the lowest digit; above it, the highest digit first
+  static constexpr std::size_t kSmallRun = 12;        // runs of up to this size: insertion sort
+  static constexpr std::size_t kRadixRun = 512;       // runs of this size or more: radix sort
+  static constexpr std::size_t kCachedRun = 1 << 15;  // up to this size, radix sort begins with the lowest digit, above it with the highest
 
   // `base`: where this run's part of the scratch begins.
   void sort_at(std::span<std::uint32_t> run, std::uint32_t depth, std::size_t base) {
@@ -149,7 +152,7 @@ class RunSorter {
 
   // The depth up to which all suffixes of a run agree, in whole keys.
   std::uint32_t common_depth(std::span<const std::uint32_t> run, std::uint32_t depth) const {
-    const bool large = run.size() >= kRadixRun;  // then long repeats are compared with the first suffix in one pass
+    const bool large = run.size() >= kRadixRun;  // if so, long repeats are compared with the first suffix in one pass
     std::uint32_t common = large ? text_.unended(run[0], depth) : text_.order_depth;
     for (std::size_t i = 1; i < run.size() && common > depth; ++i) {
       if (i + kAhead < run.size()) text_.prefetch(run[i + kAhead], depth);
@@ -239,7 +242,7 @@ class RunSorter {
     if (from.data() != keyed.data()) std::copy(from.begin(), from.end(), keyed.begin());
   }
 
-  // Partitions a run that is too long for the scratch in place, into three parts around one of its keys.
+  // Partitions, in place, a run that is too long for the scratch memory: into three parts around one of its keys.
   void partition(std::span<std::uint32_t> run, std::uint32_t depth) {
     const auto whole = run;
     bool near = false;

@@ -15,8 +15,8 @@ struct SuffixEntry {
   std::uint32_t segment;
 };
 
-// Compares suffixes by their keys, and reads further tokens only if the keys are equal. A view; thread-safe.
-// REQUIRES: all segments have one vocabulary and token width. Positions are below the token count.
+// Compares suffixes by their keys, and reads further tokens only if the keys are equal. A view: the segments must outlive it.
+// Thread-safe. REQUIRES: all segments have one vocabulary and token width, and positions are below the token count.
 class SuffixOrder {
  public:
   SuffixOrder(std::span<const Suffixes> segments, std::uint32_t order_depth) noexcept

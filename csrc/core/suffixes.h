@@ -13,7 +13,7 @@ namespace suffolk {
 // The value of `Suffixes::token` after the end of a document. It is greater than any token id, so suffixes that end sort last.
 inline constexpr std::uint32_t kEnd = 0xFFFFFFFF;
 
-// Tokens of 2, 3 or 4 little-endian bytes. A view: the bytes must outlive it.
+// An array of tokens of 2, 3 or 4 little-endian bytes. A view: the bytes must outlive it.
 struct Tokens {
   const std::byte* data = nullptr;
   std::uint64_t size = 0;   // in tokens, separators included
@@ -37,8 +37,8 @@ struct Tokens {
 };
 
 // The first tokens of a suffix as one 128-bit number: 8, 5 or 4 tokens of 2, 3 or 4 bytes. The first token is in the highest
-// bits, unused low bits are zero, and every token after the document's end has all bits set. So keys sort like suffixes cut to
-// their tokens.
+// bits, unused low bits are zero, and every token after the document's end has all bits set. So keys have the same order as the
+// first tokens of the suffixes.
 struct SuffixKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -46,13 +46,14 @@ struct SuffixKey {
 };
 static_assert(sizeof(SuffixKey) == 16);  // the bytes of the directory on disk: high, then low
 
-// Tokens in a key.
+// The number of tokens in a key, for tokens of `width` bytes.
 constexpr std::uint32_t key_tokens(std::uint32_t width) noexcept { return 16 / width; }
 
-// Marks separators in four 2-byte tokens: the lowest set bit is the top bit of the first separator; 0 if there is none.
+// Finds separators in four 2-byte tokens: the lowest set bit of the result is the top bit of the first separator. 0 if there is
+// none.
 constexpr std::uint64_t first_separator(std::uint64_t four) noexcept { return (~four - 0x0001000100010001) & four & 0x8000800080008000; }
 
-// Four 2-byte tokens as half a key: the first in the highest bits, all bits set from the first separator on.
+// Four 2-byte tokens as half a key. The first token is in the highest bits, and all bits are set from the first separator on.
 inline std::uint64_t four_tokens(const std::byte* at) noexcept {
   constexpr std::uint64_t kOdd = 0x0000FFFF0000FFFF;
   std::uint64_t four;
@@ -62,7 +63,8 @@ inline std::uint64_t four_tokens(const std::byte* at) noexcept {
   return (four >> 16 & kOdd) | (four & kOdd) << 16;
 }
 
-// The key, at token width `width`, of the suffix at `position`. Ids from vocab_size on, and the end of the tokens, end a document.
+// The key of the suffix at `position`, with tokens of `width` bytes. A document ends at an id of vocab_size or more, and at the end
+// of the tokens.
 inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::uint32_t vocab_size, std::uint32_t width) noexcept {
   constexpr std::uint64_t kAll = ~std::uint64_t{0};
   if (tokens.width == 2 && width == 2 && position + 8 <= tokens.size) {  // the most common case
@@ -86,24 +88,24 @@ inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::u
   return key;
 }
 
-// Ranks 0, 128, 256, ... have their key in the directory.
+// The directory has the keys of the ranks 0, 128, 256, ...
 inline constexpr std::uint64_t kDirectoryStride = 128;
 constexpr std::uint64_t directory_entries(std::uint64_t suffixes) noexcept { return (suffixes + kDirectoryStride - 1) / kDirectoryStride; }
 
 // A view of sorted suffixes; the arrays must outlive it. Reading is thread-safe. The arrays may come from a damaged file: every
-// value is bounded before it is used, and searches end even if the order is wrong.
+// value is checked against its bounds before it is used, and searches end even if the order is wrong.
 struct Suffixes {
   Tokens tokens;
   const std::uint32_t* positions = nullptr;    // [0..count-1], the start of each suffix, in suffix order
   std::uint64_t count = 0;                     // suffixes
-  const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], rank of the first suffix that begins with each token; may be null
+  const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], for each token, the rank of the first suffix that begins with it; may be null
   std::uint32_t vocab_size = 0;
-  // The key of every kDirectoryStride-th rank; with it, a search reads few pages. Null and 0 for the context of one request.
-  // Only the first order_depth tokens of a key follow the order of ranks.
+  // The key of every kDirectoryStride-th rank, so that a search reads few pages. Null, with directory_count 0, for the context of
+  // one request. Only the first order_depth tokens of the keys are in the order of ranks.
   const SuffixKey* directory = nullptr;
   std::uint64_t directory_count = 0;
 
-  // The token at `depth` of the suffix of this rank; kEnd after the end of its document.
+  // The token at `depth` of the suffix with this rank, or kEnd after the end of the suffix's document.
   // REQUIRES: rank < count, and no kEnd at a smaller depth of the same suffix.
   std::uint32_t token(std::uint64_t rank, std::uint32_t depth) const noexcept {
     const std::uint64_t at = std::uint64_t{positions[rank]} + depth;

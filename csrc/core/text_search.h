@@ -1,4 +1,5 @@
-// Longest-suffix search and drafts in a text that is not sorted: the context of one request, or the documents of one group.
+// Finds the longest suffix of a context in a text whose suffixes are not sorted, and drafts from it. The text is the context of one
+// request, or the documents of one group.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@ struct TextMatch {
   std::uint64_t compared = 0;       // number of comparisons of a token of the text with a token of the context
 };
 
-// Reads the first `searched` tokens of `text` for occurrences of the longest suffix of `context` within bounds. Documents in `text`
-// end with kEnd; no occurrence holds one. O(searched + max_match).
-// REQUIRES: searched <= text.size() < 2^32; no token of the context is kEnd.
+// Finds the longest suffix of `context`, within `bounds`, that occurs in the first `searched` tokens of `text`. Documents in `text`
+// end with kEnd, and an occurrence never contains kEnd. O(searched + max_match). REQUIRES: searched <= text.size() < 2^32; no token
+// of the context is kEnd.
 TextMatch longest_match(std::span<const std::uint32_t> text, std::size_t searched, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 
-// The draft tree of the continuations of `match` in `text`. Sorts m occurrences in O(m (max_depth + log m)) reads (multikey_sort.h).
-// REQUIRES: `match` is of the same text.
+// The draft tree of the tokens that follow the occurrences of `match` in `text`. Sorts m occurrences in O(m (max_depth + log m))
+// reads (multikey_sort.h). REQUIRES: `match` was found in the same text.
 DraftTree draft(std::span<const std::uint32_t> text, const TextMatch& match, std::uint32_t vocab_size, const QueryBounds& bounds);
 
 }  // namespace suffolk

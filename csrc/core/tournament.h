@@ -1,4 +1,4 @@
-// Merges a slice of the sorted suffixes of several segments with a loser tree.
+// Merges a slice of the sorted suffixes of several segments by a tournament (a loser tree).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace suffolk {
 
-// The position of the suffix of a rank. Throws kCorruption if it lies outside the tokens. REQUIRES: rank < suffixes.count
+// The position of the suffix with this rank. Throws kCorruption if it lies outside the tokens. REQUIRES: rank < suffixes.count
 std::uint32_t checked_position(const Suffixes& suffixes, std::uint64_t rank);
 
-// Writes to `out` the new positions of the kept suffixes with ranks ranks[i] in segments[i], in suffix order over all segments.
-// Returns the end of the written positions: at most one for each rank.
+// Takes the suffixes with ranks ranks[i] from each segments[i], and drops the suffixes of deleted documents. Writes the new
+// positions of the others to `out`, in suffix order over all segments. Returns the end of what was written: at most one position
+// for each rank.
 //
 // Each segment is read ahead in blocks, so that reads from memory overlap. Takes some KiB of memory for each segment.
 // O(log segments) comparisons for each suffix. Thread-safe.

@@ -1,8 +1,9 @@
 // Estimates the acceptance probability of retrieved tokens, and learns it while decoding.
 //
-// A share of counts is not a probability. If one token always followed a match of two tokens, it still is not certain to be
-// accepted. A share means different probabilities in a corpus and in the context of the request. So each source has its own tables.
-// For each kind of node, a table holds how often a node with an accepted parent was accepted.
+// A node's share is its count divided by its parent's count, or by the count of the match at depth 1. A share is not a probability:
+// a token that always followed a match of two tokens may still be rejected. The same share also means one probability in a corpus
+// and another in the context of a request. So each source has its own tables. They count, for each kind of node, how often a node
+// with an accepted parent was accepted.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +20,20 @@ struct Prior {
   double constant, match, share, count, depth;
 };
 
-// A tree with the counts of its source (see tree.h); a view of the caller's memory.
+// A tree (see tree.h) with the counts of the source that proposed it. A view of the caller's memory.
 struct CountedTree {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> parents;
-  std::span<const std::uint64_t> counts;  // occurrences that continue with a node's path; if empty, 1 for each node
+  std::span<const std::uint64_t> counts;  // occurrences that continue with a node's path; if empty, each count is 1
   std::uint64_t match_length = 0;         // tokens at the context's end that were found
   std::uint64_t match_count = 0;          // how often these tokens were found
 };
 
 // P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 //
-// A fine table is smoothed towards a coarse one (match length and share), and the coarse one towards the prior. All counts are
-// multiplied by `decay` for each observed tree. `score` and `learn` throw kInvalidArgument, and change nothing, if the columns are
-// no tree.
+// Estimates of a fine table are smoothed towards the estimates of a coarse table (match length and share only), and coarse
+// estimates towards the prior. Each observed tree first multiplies all counts by `decay`. If the columns do not form a tree,
+// `score` and `learn` throw kInvalidArgument and change nothing.
 class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
@@ -45,15 +46,15 @@ class Calibrator {
   // REQUIRES: scores has an entry for each node
   void score(const CountedTree& tree, std::span<float> scores) const;
 
-  // Counts the outcome of a tree. `tokens` are the tokens that followed the context. O(n) for each accepted token, and about 2,000
-  // multiplications for the decay.
+  // Learns which nodes of a tree were accepted. `tokens` are the tokens that followed the context. Takes O(n) for each accepted
+  // token, and about 2,000 multiplications for the decay.
   void learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
 
   // The tables, for `restore`: the counts `hits` and `seen` of each cell.
   std::vector<double> state() const;
 
-  // Replaces all counts by the counts of another calibrator. Throws kInvalidArgument, and changes nothing, if `state`
-  // has another size, an infinite, NaN or negative entry, or more hits than seen.
+  // Replaces all counts by `state`, which another calibrator's `state()` returned. Throws kInvalidArgument and changes nothing if
+  // the size is wrong, an entry is infinite, NaN or negative, or a cell has more hits than seen.
   void restore(std::span<const double> state);
 
  private:

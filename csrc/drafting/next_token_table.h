@@ -1,9 +1,10 @@
 // A table of likely next tokens: drafts from the distributions of earlier passes.
 //
-// In every pass the target computes the distribution of the token after each position, samples one token, and discards the
-// rest. Token Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) stores the most likely tokens after each token, and
-// drafts trees from them. Here the key is the last 1 to kOrder tokens of the text, called an "end". The longest stored end is
-// used. With seeded sampling, the noise is known (noise_reweighting.h) and reweights the candidates.
+// In every pass the target (the model that verifies drafts) computes the distribution of the token after each position. It samples
+// one token and discards the rest. Token Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) stores the most likely tokens
+// after each token, and drafts trees from them. Here a key is the last 1 to kOrder tokens of the text, called an "end". A draft
+// uses the longest stored end. With seeded sampling, the sampling noise is known in advance, and reweights the candidates
+// (noise_reweighting.h).
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace suffolk::drafting {
 
-// Nodes by falling score, parents first. A score is the estimated probability that the whole path is accepted.
+// Nodes by falling score, parents first. A score is the estimated probability that the node's whole path is accepted.
 struct NextTokenTree {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> parents;
@@ -25,21 +26,20 @@ struct NextTokenTree {
 };
 
 // A table from ends to the target's latest distribution after them. Four-way associative: a new end replaces the least recently
-// used one of its bucket. Not thread-safe.
+// used end of its bucket. Not thread-safe.
 class NextTokenTable {
  public:
   static constexpr std::size_t kWidth = 8;  // candidates stored for an end
   static constexpr std::size_t kOrder = 4;  // tokens of the longest end
 
-  // Allocates the table. `ends`: its capacity, 64..2^24, rounded up to a power of two; 80 bytes each. Throws kInvalidArgument for
-  // another number, kResourceExhausted if there is no memory.
+  // Allocates the table. `ends`: the capacity, 64..2^24, rounded up to a power of two; an end takes 80 bytes. Throws
+  // kInvalidArgument for another number, and kResourceExhausted if there is not enough memory.
   explicit NextTokenTable(std::size_t ends);
 
-  // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth most likely
-  // `candidates` (ids, the most likely first) with their `log_probabilities`, for the token tokens[size - rows + j]. O(rows)
-  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, if both
-  // arrays do not have the same whole number of rows, if there are as many rows as tokens or more, or if a candidate is
-  // negative.
+  // Stores the distributions from which the last `rows` entries of `tokens` were sampled. Row j belongs to tokens[size - rows + j].
+  // It has the kWidth most likely `candidates` (ids, the most likely first) with their `log_probabilities`. O(rows) A log
+  // probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument and stores nothing if the two arrays do not
+  // have the same whole number of rows, if there are not fewer rows than tokens, or if a candidate is negative.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
   // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`: the

@@ -6,8 +6,8 @@
 
 namespace suffolk::drafting {
 
-// The token with the highest logit / temperature + gumbel_noise(seed, position, token). Of equal tokens, the smallest id. A NaN is
-// highest.
+// The token with the highest logit / temperature + gumbel_noise(seed, position, token). Of equal tokens, the one with the smallest
+// id. A NaN counts as the highest logit.
 //
 // The logarithms of the noise are taken only for tokens that may win: the bits of the hash bound the noise.
 // REQUIRES: temperature > 0; at least one logit

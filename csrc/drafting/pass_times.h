@@ -1,4 +1,4 @@
-// Estimates the time of a model's pass, and corrects the estimates by real passes.
+// Estimates the time of a forward pass of a model, and corrects the estimates by the times of real passes.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,14 @@
 
 namespace suffolk::drafting {
 
-// The seconds of a pass of `rows` rows of `requests` requests with a mean of `context` cached tokens:
+// The time of a pass in seconds. `rows`: rows of all requests together; `requests`: number of requests; `context`: mean number of
+// their cached tokens:
 //
 //   curve(rows) + requests * (per_request + per_key * context) + per_pair * rows * context
 //
-// and at most the time of the same rows in passes of one row each. The curve interpolates between measured points, and goes on with
-// its last slope. serving/decoding/engine/costs/cost_model.py explains the form, and how real passes correct it. Not thread-safe.
+// It is at most the time of the same rows in passes of one row each. The curve interpolates between measured points, and continues
+// after the last one with the last slope. serving/decoding/engine/costs/cost_model.py explains the form, and how real passes
+// correct it. Not thread-safe.
 class PassTimes {
  public:
   struct Terms {
@@ -23,19 +25,19 @@ class PassTimes {
   PassTimes(std::vector<double> sizes, std::vector<double> measured, const Terms& terms);
 
   double time(double rows, double requests, double context) const;
-  // Writes the time for each of `rows`. `deviations`: how many standard deviations of the uncertainty to add; the
-  // uncertainty is relative to a pass of `requests` rows. `reads`: whether the passes also read prompts; then the
-  // correction of a plain pass corrects all sizes. REQUIRES: seconds has an entry for each of `rows`
+  // Writes the time for each of `rows`. `deviations`: how many standard deviations of the uncertainty to add. The uncertainty is
+  // relative to a pass of `requests` rows. `reads`: whether the passes also read prompts; if so, all sizes get the correction of a
+  // plain pass. REQUIRES: seconds has an entry for each of `rows`
   void times(std::span<const double> rows, double requests, double context, double deviations, bool reads, std::span<double> seconds) const;
 
   // Learns from a real pass: a step of a Kalman filter over logarithms, O(points^2).
   void update(double rows, double requests, double context, double seconds);
 
-  // The time of a pass of one row now, divided by its measured time.
+  // The current estimate for a pass of one row, divided by the measured time.
   double slowdown() const;
 
  private:
-  // The weights of measured points in the correction of a pass: `share` for the point `above`, the rest for the point before it.
+  // A place between two measured points. The point `above` has the weight `share`, and the point before it has the rest.
   struct Place {
     std::size_t above;
     double share;

@@ -9,7 +9,8 @@
 
 namespace suffolk::drafting {
 
-// Predictions and outcomes by tenths of 0..1. They decay per call of `add`. Not thread-safe.
+// Sums of predictions and outcomes in ten bins of equal width over 0..1. Each call of `add` first multiplies all sums by `decay`.
+// Not thread-safe.
 class Reliability {
  public:
   static constexpr std::size_t kBins = 10;
@@ -18,7 +19,7 @@ class Reliability {
 
   explicit Reliability(double decay) : decay_(decay) {}
 
-  // Adds predictions in 0..1, and which of them came true, 0 or 1. REQUIRES: both have one length
+  // Adds predictions in 0..1. `taken`: 1 for each prediction that came true, else 0. REQUIRES: both have one length
   template <typename Number>
   void add(std::span<const Number> predicted, std::span<const std::uint8_t> taken) {
     for (auto& row : sums) {

@@ -1,4 +1,4 @@
-// Draft trees as columns with an entry for each node; parents come before their children.
+// Draft trees as columns. A column has an entry for each node, and parents come before their children.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,27 @@ struct ScoredTree {
 // an earlier entry. Also throws kInvalidArgument for 2^31 entries or more. O(n)
 void require_parents(std::span<const std::int32_t> parents);
 
-// Throws kInvalidArgument, naming the first bad node, unless all are in 0..vocab_size-1. O(n)
+// Throws kInvalidArgument, naming the first bad node, unless all tokens are in 0..vocab_size-1. O(n)
 void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_size);
 
-// Throws kInvalidArgument, naming the first bad node, unless all are within 0..1. NaN is refused. O(n)
+// Throws kInvalidArgument, naming the first bad node, unless all scores are within 0..1. NaN is refused. O(n)
 void require_scores(std::span<const float> scores);
 
 // Throws kInvalidArgument, naming the rule, unless `tree` keeps the rules of ScoredTree. O(n)
 void require_scored(const ScoredTree& tree);
 
 // Writes the depth of each node: 1 for a child of the context's last token. O(n)
-// REQUIRES: parents passed require_parents; depths has its length
+// REQUIRES: parents passed require_parents; depths has the same length
 void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> depths);
 
-// The nodes on the longest path from the root that agrees with `text`. The first of equal siblings counts. O(n)
-// REQUIRES: parents passed require_parents; tokens has their length
+// The nodes on the longest path from the root whose tokens begin `text`. Of siblings with one token, the first counts. O(n)
+// REQUIRES: parents passed require_parents; tokens has the same length
 std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text);
 
-// The accepted nodes, from the top down. A node is accepted if it equals the token sampled after its accepted parent. `sampled` has
-// the token after the context and after each node. If a node's entry is below 0, no token is allowed after the node, and the node
-// is not accepted. The first of equal siblings counts. O(n) REQUIRES: parents passed require_parents; tokens has their length, and
-// sampled one more
+// The accepted nodes, from the top down. A node is accepted if it equals the token that was sampled after its accepted parent.
+// `sampled` has the token sampled after the context, then the token sampled after each node. An entry below 0 means that no token
+// is allowed after the node; then the node itself is not accepted. Of siblings with one token, the first counts. O(n) REQUIRES:
+// parents passed require_parents; tokens has the same length, and sampled has one entry more
 std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
                                         std::span<const std::int64_t> sampled);
 

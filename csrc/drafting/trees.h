@@ -1,4 +1,5 @@
-// Draft trees of many contexts, in columns that one object owns. So no call makes an object for each tree or node.
+// Draft trees of many contexts. One object owns the columns of all trees, so that no call allocates an object for each tree or
+// node.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace suffolk::drafting {
 
-// A list of trees. Views are valid until a tree is added. Not thread-safe.
+// A list of trees. A view of a tree is valid until another tree is added. Not thread-safe.
 class Trees {
  public:
   std::size_t size() const noexcept { return trees_.size(); }
@@ -22,12 +23,12 @@ class Trees {
   CountedTree counted(std::size_t tree) const;
   std::span<float> scores(std::size_t tree) { return part<float>(scores_, trees_[tree]); }
 
-  // Adds a tree of an index, with the tree's scores. If it has none, a score is the share of the match's occurrences that
-  // continue with the node's path. All sources are `source`.
+  // Adds a tree that an index drafted, and sets the source of all nodes to `source`. If the tree has no scores, a node's score is
+  // its count divided by the number of occurrences of the match.
   void add(const DraftTree& tree, std::uint32_t source);
-  // Adds a tree with its columns. Without counts, each count is 1. REQUIRES: all columns have one length
+  // Adds a tree, given as columns. If `counted` has no counts, each count is 1. REQUIRES: all columns have one length
   void add(const ScoredTree& tree, const CountedTree& counted, bool partial);
-  // Adds the first nodes of a tree of `other`, at most `most`.
+  // Adds the first `most` nodes of a tree of `other`, or all nodes if there are fewer.
   void add(const Trees& other, std::size_t tree, std::size_t most);
 
  private:
@@ -52,7 +53,7 @@ class Trees {
 // The trees of several requests, one request after another.
 class Drafts {
  public:
-  // `counts`: the number of trees of each request. Throws kInvalidArgument unless these are all trees.
+  // `counts`: the number of trees of each request. Throws kInvalidArgument unless the counts add up to the number of trees.
   Drafts(Trees trees, std::span<const std::size_t> counts);
   Drafts() = default;
 
@@ -65,24 +66,25 @@ class Drafts {
   Trees trees;
 
  private:
-  std::vector<std::size_t> ends_;  // of each request, in `trees`
+  std::vector<std::size_t> ends_;  // where the trees of each request end in `trees`
 };
 
-// For each request and each match length, the largest tree. Lengths keep the order of their first trees. Trees without nodes are
-// left out. Trees of one match length differ only in where they were cut. `counts`: trees of each request; throws kInvalidArgument
-// if their sum is above the number of trees.
+// For each request and each match length, the largest tree. Trees of one match length differ only in where they were cut. The match
+// lengths of a request are in the order in which they first appear. Trees without nodes are left out. `counts`: the number of trees
+// of each request. Throws kInvalidArgument if the sum of `counts` is above the number of trees.
 Drafts largest_trees(const Trees& trees, std::span<const std::size_t> counts);
 
 // The trees of one source in a draft of several requests.
 struct DraftPart {
   const Drafts* drafts;
-  std::vector<std::size_t> requests;  // of each of its requests, the place in the draft
+  std::vector<std::size_t> requests;  // for each of the source's requests, its index in the draft
 };
 
-// Throws kInvalidArgument unless each place is below `requests`, and the part has as many places as requests.
+// Throws kInvalidArgument unless each index in part.requests is below `requests`, and there are as many indices as requests in
+// part.drafts.
 void require_places(const DraftPart& part, std::size_t requests);
 
-// The trees of all parts by request; part by part within a request. Throws as require_places.
+// The trees of all parts, ordered by request, and by part within a request. Throws the errors of require_places.
 Drafts gather(std::span<const DraftPart> parts, std::size_t requests);
 
 }  // namespace suffolk::drafting

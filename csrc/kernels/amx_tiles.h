@@ -1,4 +1,4 @@
-// Tile matrix instructions (AMX) for bf16: the functions that products and attention share. GCC has the instructions in
+// Tile matrix instructions (AMX) for bf16: the functions that amx.cc and amx_attention.cc share. GCC declares the instructions in
 // amxbf16intrin.h, clang in amxintrin.h.
 #pragma once
 
@@ -52,7 +52,7 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&ro
     pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
   }
 #pragma GCC unroll 8
-  for (std::size_t i = 0; i < kTile; i += 4) {  // columns 0, 1, 2, 3 of each quarter, of 4 rows
+  for (std::size_t i = 0; i < kTile; i += 4) {  // fours[i..i+3]: columns 0..3 of each quarter, for 4 rows
     fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
     fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
     fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
@@ -60,7 +60,7 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&ro
   }
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < 4; ++i) {
-    eights[i] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0x88);  // quarters 0 and 2, of 8 rows
+    eights[i] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0x88);  // quarters 0 and 2, for 8 rows
     eights[i + 4] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0xdd);
     eights[i + 8] = _mm512_shuffle_i32x4(fours[i + 8], fours[i + 12], 0x88);
     eights[i + 12] = _mm512_shuffle_i32x4(fours[i + 8], fours[i + 12], 0xdd);
@@ -73,8 +73,8 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&ro
   }
 }
 
-// Packs up to 16 rows, the second operand of a product, as blocks of 32 inputs: [pair of inputs, row]. `row(m)` gives the m-th row,
-// or null. Missing rows are zeros.
+// Packs up to 16 rows, the second operand of a product. Each block of 32 inputs has the shape [pair of inputs, row]. `row(m)` gives
+// the m-th row, or null if it is missing. A missing row is packed as zeros.
 template <class Row>
 SUFFOLK_TARGET inline __attribute__((always_inline)) void pack_group(const Row& row, std::size_t inputs, float* packed) {
   for (std::size_t k = 0; k < inputs; k += kTileInputs, packed += kTileFloats) {
@@ -91,7 +91,7 @@ SUFFOLK_TARGET inline __attribute__((always_inline)) void pack_group(const Row& 
 // The first operand of a product (one panel of weights), and the panel that is read next.
 struct Panel {
   const BFloat16* weights;
-  const BFloat16* next;  // the next panel, of as many outputs; null if there is none, or it is already prefetched
+  const BFloat16* next;  // the next panel, with the same number of outputs; null if it does not exist or is already prefetched
   std::size_t inputs;
   std::size_t stride;  // elements from one output's weights to the next output's
 
@@ -106,7 +106,7 @@ struct Panel {
 // Where the sums of a panel and two groups go: up to 2 x 2 tiles of [16 outputs, 16 rows].
 struct SumTiles {
   float* at;
-  std::size_t next_outputs, next_group;  // floats from a tile to the tile of the next 16 outputs, and of the next group
+  std::size_t next_outputs, next_group;  // floats from a tile to the tile of the next 16 outputs, and to the tile of the next group
   std::size_t stride;                    // floats from one output to the next in a tile
 };
 

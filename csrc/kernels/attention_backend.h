@@ -1,4 +1,4 @@
-// The functions of one set of instructions for attention. tree_attention.cc divides the work.
+// Attention for one set of instructions, as a table of functions. tree_attention.cc chooses the table and divides the work.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace suffolk::kernels {
 
-constexpr std::size_t kPiece = 64;          // positions whose scores share a maximum
-constexpr std::size_t kPieceSlack = 16;     // pointers after a piece's keys that may be read; they repeat the last key
-constexpr std::size_t kQuerySlack = 31;     // queries after the last one that may be read, and written in the scratch memory
+constexpr std::size_t kPiece = 64;          // positions of a piece: the scores of a piece share one maximum
+constexpr std::size_t kPieceSlack = 16;     // further pointers after the keys of a piece, which may be read; they repeat the last key
+constexpr std::size_t kQuerySlack = 31;     // rows after the last query that may be read; in scratch memory they may also be written
 constexpr std::size_t kFloatsPerLine = 16;  // widths of fp32 numbers are padded to whole cache lines
 
 inline std::size_t padded_width(std::size_t width) { return (width + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine; }
 
-// The weighted values of queries over some keys. Results over different keys can be merged.
+// The results of several queries over some of the keys. The results over other keys can be merged into them.
 struct Sums {
   float* out;    // [queries, width]: the weighted sum of the values
   float* peaks;  // [queries]: the largest score
@@ -31,43 +31,44 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-// Queries and the keys of one piece. Pointers to keys and values are to elements.
+// Several queries, and the keys and values of one piece. The pointers to keys and values point to elements.
 struct Piece {
   const float* queries;  // [count + kQuerySlack, padded key width], as `read_query` writes them
   std::size_t count;
-  const void* const* keys;    // [kPiece + kPieceSlack], the keys of `seen`; the last one is repeated after them
+  const void* const* keys;    // [kPiece + kPieceSlack], the keys at the positions `seen`, then copies of the last pointer
   const void* const* values;  // [kPiece]
-  Seen seen;                  // the positions that any query sees; not empty
-  const Seen* each;           // [count], the positions that each query sees; equal to `seen` unless the backend `separates`
+  Seen seen;                  // the positions that at least one query sees; not empty
+  const Seen* each;           // [count], the positions that each query sees; all equal `seen` unless the backend's `separates` is true
   std::size_t key_width, value_width;
   float scaling, softcap;
   float* scores;  // [count + kQuerySlack, kPiece], scratch
   float* wide;    // [kPiece, padded key width + padded value width], scratch
-  Sums to;        // of `count` queries
+  Sums to;        // the results of the `count` queries
 };
 
 struct AttentionBackend {
-  const char* name;  // the name of its instructions, for messages
+  const char* name;  // the name of the instructions, for messages
   bool separates;    // whether the queries of a piece may see different positions
 
-  // Before and after a thread's calls of `attend`; null if nothing is to be done.
+  // A thread calls `start` before its first call of `attend`, and `stop` after its last. Null if the backend needs no such call.
   void (*start)();
   void (*stop)();
 
   // Copies a query of `width` elements to [padded width] floats.
   void (*read_query)(const void* from, std::size_t width, float* to);
 
-  // Computes `to` of a piece.
+  // Computes the results of a piece, and writes them to `piece.to`.
   void (*attend)(const Piece& piece);
 
-  // Merges `later` keys into `all`, for `count` queries. Both have their own peaks.
+  // Merges the results over later keys into `all`, for `count` queries. The two results have different peaks.
   void (*merge)(const Sums& all, const Sums& later, std::size_t count);
 
   // Divides `width` numbers by `sum` and rounds them to elements.
   void (*finish)(const float* from, float sum, std::size_t width, void* to);
 };
 
-// Null as for `portable_backend` and its siblings. The choice must not depend on the rows of a pass.
+// Each function returns null if the processor or the compiler's target lacks the instructions. The choice must not depend on the
+// number of rows, because backends add in different orders.
 const AttentionBackend* portable_attention(Element element) noexcept;
 const AttentionBackend* amx_attention(Element element, std::size_t key_width, std::size_t value_width) noexcept;  // bf16, whole tiles
 #if defined(__x86_64__)

@@ -4,8 +4,8 @@
 //   std::size_t kScoreRows      queries of a tile; its kScoreRows * kScoreKeys partial sums fit the registers
 //   Vector spread(float)        the number in all lanes
 //
-// Plain loops are written so that the compiler makes vectors of them. The compiler fuses no products, so the bits are always the
-// same.
+// The plain loops are written so that the compiler can turn them into vector instructions. It never fuses a product and a sum, so
+// the bits are always the same.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kScoreKeys = 4;
 constexpr std::size_t kValueVectors = 4;  // vectors of a value that are summed together
 
-// The vector at `from`, of which `left` numbers exist; the others are zeros.
+// The vector at `from`. Only `left` numbers exist there; the other lanes are zeros.
 template <class Lanes>
 SUFFOLK_TARGET inline typename Lanes::Vector load_some(const typename Lanes::Value* from, std::size_t left) {
   if (left >= Lanes::kLanes) return Lanes::load(from);
@@ -93,7 +93,7 @@ SUFFOLK_TARGET void score(const Piece& piece, std::size_t row) {
   }
 }
 
-// Replaces scores by exp(score - peak), to within 2 units in the last place; results below e^-87 are e^-87.
+// Replaces scores by exp(score - peak), to within 2 units in the last place; a result below e^-87 is replaced by e^-87.
 SUFFOLK_TARGET inline void exponentials(float* scores, float peak) {
   constexpr float kLog2e = 1.44269504F, kShift = 12582912.0F;  // adding 1.5 * 2^23 rounds to a whole number
   constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
@@ -159,7 +159,7 @@ SUFFOLK_TARGET inline void weigh(const Piece& piece, std::size_t row) {
   piece.to.sums[row] = total(scores);
 }
 
-// Adds the weighted values of kRows queries in kVectors vectors, from number `i` of the values on.
+// Computes kVectors vectors of the weighted values of kRows queries, from column `i` on.
 template <class Lanes, std::size_t kRows, std::size_t kVectors>
 SUFFOLK_TARGET void add_values(const Piece& piece, std::size_t row, std::size_t i) {
   using Value = typename Lanes::Value;
@@ -228,7 +228,7 @@ SUFFOLK_TARGET void attend_all(const Piece& piece) {
   }
 }
 
-// For many queries, keys and values of 16 bits are widened once. That is exact, so the bits are the same.
+// With many queries, keys and values of 16 bits are widened once for all queries. Widening is exact, so the bits are the same.
 template <class Lanes>
 SUFFOLK_TARGET void attend_piece(const Piece& piece) {
   using Value = typename Lanes::Value;

@@ -1,4 +1,5 @@
-// The class `Avx512` of a set of instructions, as tiles.h and attention_tiles.h describe it. A source file includes it after them.
+// The class `Avx512`: the AVX-512 instructions in the form that tiles.h and attention_tiles.h describe. A source file includes this
+// header after those two.
 #pragma once
 
 #if !defined(__clang__)
@@ -40,7 +41,7 @@ struct Avx512 : Scalars {
 
   static constexpr std::size_t kTotals = 16;
   SUFFOLK_INLINE void total(const float* sums, float* totals) {
-    Vector eight[8], four[4], two[2];  // quarters hold partial sums: first two quarters of each vector, then one
+    Vector eight[8], four[4], two[2];  // partial sums: first two quarters of each vector, then one quarter
     for (std::size_t i = 0; i < 8; ++i) {
       const Vector a = read(sums + i * kLanes), b = read(sums + (i + 8) * kLanes);
       eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
@@ -54,7 +55,7 @@ struct Avx512 : Scalars {
       two[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     }
     const Vector all = _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x44), _mm512_shuffle_ps(two[0], two[1], 0xee));
-    write(totals, _mm512_shuffle_f32x4(all, all, 0xd8));  // the quarters of `all` are the sums 0.., 8.., 4.. and 12..
+    write(totals, _mm512_shuffle_f32x4(all, all, 0xd8));  // the quarters of `all` begin with the sums 0, 8, 4 and 12
   }
 };
 

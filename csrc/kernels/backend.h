@@ -1,4 +1,5 @@
-// The functions of one set of instructions for one element type. skinny_gemm.cc chooses a backend and divides the work.
+// A product for one set of instructions and one element type, as a table of functions. skinny_gemm.cc chooses the table and divides
+// the work.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +9,10 @@
 namespace suffolk::kernels {
 
 struct Backend {
-  const char* name;   // the name of its instructions, for messages
+  const char* name;   // the name of the instructions, for messages
   std::size_t panel;  // outputs whose weights are read together
 
-  // The most rows at a time.
+  // The largest row_count that `pack` and `multiply` accept.
   std::size_t (*most_rows)(std::size_t inputs);
 
   // Floats that `packed` must hold for `row_count` rows.
@@ -22,14 +23,15 @@ struct Backend {
   void (*pack)(const SkinnyGemm& product, float* packed);
 
   // Computes the outputs [begin, end) of all rows.
-  // REQUIRES: row_count <= most_rows(inputs); `begin` is a multiple of `panel`; `end` is also a multiple of it, or the number of outputs
+  // REQUIRES: row_count <= most_rows(inputs); `begin` is a multiple of `panel`; `end` is a multiple of `panel`, or the number of
+  // outputs
   void (*multiply)(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end);
 };
 
 // Null if the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows, because
-// backends add in different orders. `bytes`: whether weights are bytes with scales.
+// backends add in different orders. `bytes`: whether the weights are int8 with scales.
 const Backend* portable_backend(Element element, bool bytes) noexcept;  // every processor of the architecture; no fp16
-const Backend* amx_backend(const SkinnyGemm& product) noexcept;         // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
+const Backend* amx_backend(const SkinnyGemm& product) noexcept;         // bf16, whole tiles of 32 inputs by 16 outputs; no int8 weights
 #if defined(__x86_64__)
 const Backend* avx2_backend(Element element, bool bytes) noexcept;                              // AVX2, FMA and F16C
 const Backend* avx512_backend(Element element, bool bytes) noexcept;                            // AVX-512F, AVX2, FMA and F16C

@@ -7,9 +7,9 @@
 // **The bits of a row's result do not depend on other rows, the number of rows, the row's place among them, or the number of
 // threads.** Each (row, output) has n partial sums: 16 with AVX-512, otherwise 8. Sum j adds the products of the inputs j, j+n,
 // j+2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. Some processors have products of pairs of bf16
-// (AVX-512 BF16) or tile matrix instructions (AMX). There, bf16 products without int8 are added in the order of these instructions,
-// and subnormal numbers count as 0. AVX-512 BF16 needs an even number of inputs, and AMX needs whole tiles. So the bits depend on
-// the processor.
+// (AVX-512 BF16) or tile matrix instructions (AMX). There, bf16 products without int8 weights are added in the order of these
+// instructions, and subnormal numbers count as 0. AVX-512 BF16 needs an even number of inputs, and AMX needs whole tiles. So the
+// bits depend on the processor.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace suffolk::kernels {
 
 enum class Element : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
 
-// One product. All pointers except `scales` are to elements of one type, except that `weights` are int8 if there are scales.
-// Addresses are aligned for their type. Nothing overlaps `out`.
+// One product. All pointers except `scales` point to elements of one type. If there are scales, `weights` points to int8 instead.
+// Addresses are aligned for their type. No operand overlaps `out`.
 struct SkinnyGemm {
   Element element;
   const void* rows;        // [row_count, inputs]
@@ -37,7 +37,7 @@ struct SkinnyGemm {
 // Whether this processor supports `skinny_gemm` for the element type. fp16 needs an x86-64 with F16C, AVX2 and FMA.
 bool supports(Element element) noexcept;
 
-// The instructions of products of bf16, fp16 or fp32 with these sizes, such as "AVX-512". REQUIRES: supports(element)
+// The name of the instructions, such as "AVX-512", that compute a product of these sizes without int8. REQUIRES: supports(element)
 const char* instructions(Element element, std::size_t inputs, std::size_t outputs) noexcept;
 
 // Computes the product with up to `threads` threads (see workers.h). Safe to call from any number of threads. Allocates row_count *

@@ -1,5 +1,5 @@
-// The loops of every backend. Before a source file includes this header, it defines SUFFOLK_TARGET, the instructions that its
-// functions may use. The file gives `backend_of` a class `Set` that extends `Scalars`:
+// The loops that most backends of skinny_gemm.h share. Before a source file includes this header, it defines SUFFOLK_TARGET, the
+// instructions that its functions may use. It then passes `backend_of` a class `Set` that extends `Scalars`:
 //
 //   const char* kName                   the name, for messages
 //   Vector                              kLanes fp32 numbers
@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t kPanelOutputs = 12;  // outputs whose weights are read together; a multiple of every tile's outputs
 constexpr std::size_t kBlockInputs = 768;  // 6 rows of this many inputs take 18 KiB, and stay in the L1 cache
-constexpr std::size_t kStreamedRows = 2;   // up to here inputs are not cut into blocks: long streams of weights are read faster
+constexpr std::size_t kStreamedRows = 2;   // with more rows, inputs are cut into blocks; long streams of weights are read faster
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kMostRows = 64;  // the most rows at a time: their partial sums and inputs fit the caches
 
@@ -44,7 +44,8 @@ struct Scalars {
   static void narrow(float value, BFloat16& to) { kernels::narrow(value, to); }
 };
 
-// A set of instructions with the types of one product: `Value` of rows, bias and outputs, `Weight` of weights.
+// A set of instructions with the types of one product. `Value` is the type of rows, bias and outputs. `Weight` is the type of
+// weights.
 template <class Instructions, class ValueType, class WeightType>
 struct Typed : Instructions {
   using Set = Instructions;
@@ -52,11 +53,11 @@ struct Typed : Instructions {
   using Weight = WeightType;
 };
 
-// Rows of the largest tile. Its partial sums fit the registers.
+// The number of rows of the largest tile, whose partial sums fit the registers.
 template <class Lanes>
 constexpr std::size_t kTileRows = Lanes::kTileOutputs.size();
 
-// Rows in tiles of nearly equal size, at most `most` of them.
+// Divides rows into tiles of nearly equal size. A tile has at most `most` rows.
 struct RowTiles {
   std::size_t rows, most;
   std::size_t count = (rows + most - 1) / most;
@@ -65,7 +66,7 @@ struct RowTiles {
   std::size_t size(std::size_t tile) const { return begin(tile + 1) - begin(tile); }
 };
 
-// Cache lines of weights to prefetch while a tile is computed: the same lines of each output's part of the next block.
+// The weights to prefetch while a tile is computed: `lines` cache lines of the next block, for each output.
 struct Ahead {
   const std::byte* at = nullptr;
   std::size_t lines = 0;
@@ -162,7 +163,7 @@ std::size_t packed_size(std::size_t row_count, std::size_t inputs) {
   return row_count * padded<Lanes>(inputs);
 }
 
-// Packs tile after tile. In a tile, kLanes inputs of each row are followed by the next kLanes of each.
+// Packs tile after tile. A tile holds kLanes inputs of each of its rows, then the next kLanes inputs of each row, and so on.
 template <class Lanes>
 SUFFOLK_TARGET void pack(const SkinnyGemm& product, float* packed) {
   constexpr std::size_t kLanes = Lanes::kLanes;
@@ -182,7 +183,7 @@ SUFFOLK_TARGET void pack(const SkinnyGemm& product, float* packed) {
   }
 }
 
-// Rounds a panel's sums, [outputs, row_count, kLanes], to the product's outputs [begin, end).
+// Adds up a panel's partial sums, [outputs, row_count, kLanes], and writes the product's outputs [begin, end), rounded.
 template <class Lanes>
 SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::size_t begin, std::size_t end) {
   using Value = typename Lanes::Value;
@@ -215,7 +216,8 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
     for (std::size_t block = 0; block < blocks; ++block) {
       const std::size_t first = all_steps * block / blocks, steps = all_steps * (block + 1) / blocks - first;
       const bool last = block + 1 == blocks;
-      // While this block is computed, each tile prefetches its share of the next block: of these outputs, or of the next panel.
+      // While this block is computed, each tile prefetches its share of the next block. After the last block, this is a block of
+      // the next panel.
       const std::size_t next_output = last ? begin + kPanelOutputs : begin, next_first = last ? 0 : first + steps;
       const bool more = next_output + outputs <= product.outputs;
       const std::size_t lines = more ? std::min(steps * kLanes, inputs - next_first * kLanes) * sizeof(Weight) / kCacheLine : 0;

@@ -112,7 +112,7 @@ def recorded_answers(
 
     Missing recordings are generated and added to ``path``.
 
-    Raises as ``read_recordings`` and ``Recorder``.
+    Raises the errors of ``read_recordings`` and ``Recorder``.
     """
     known = _by_prompt(path, target, settings)
     missing = [(prompt, ids) for prompt, ids in prompts if _key(prompt, ids) not in known]

@@ -1,4 +1,4 @@
-"""Datastores on other machines, with the methods of a local one.
+"""Datastores on other machines, with the methods of a local datastore.
 
 ``remote_datastore`` is a client of one server. ``fanout`` is a client of several servers with shards and copies.
 ``text_appender`` appends finished texts in the background. Clients depend on a server's messages only.

@@ -149,7 +149,7 @@ class RemoteDatastore(RemoteWriter):
         return self._call(self._draft(query))
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
-        """Same as ``find_drafts``, but returns a future. The deadline is at least PREFETCH_DEADLINE.
+        """The same as ``find_drafts``, but returns a future. The deadline is at least PREFETCH_DEADLINE.
 
         InvalidArgument, and Unavailable while the breaker is open, are raised immediately. The future raises all other
         errors. Cancelling the future cancels the call, and leaves the breaker unchanged.
@@ -157,11 +157,11 @@ class RemoteDatastore(RemoteWriter):
         return self.start_drafts(query, max(self.deadline, PREFETCH_DEADLINE))
 
     def start_drafts(self, query: ContextQuery, deadline: float) -> Future[list[DraftTree]]:
-        """As ``draft_batch_future``, with a deadline of its own."""
+        """The same as ``draft_batch_future``, with another deadline."""
         return self._start(self._draft(query), deadline)
 
     def start_matches(self, query: ContextQuery, deadline: float) -> Future[list[Match]]:
-        """As ``start_drafts``, for a lookup."""
+        """The same as ``start_drafts``, for a lookup."""
         return self._start(self._lookup(query), deadline)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:

@@ -70,7 +70,7 @@ class RemoteWriter(Appendable):
     def append_once(
         self, documents: Sequence[Document], group: Groups, replace: bool, key: str, deadline: float = APPEND_DEADLINE
     ) -> Appended:
-        """As ``append_batch``, without a repetition."""
+        """The same as ``append_batch``, without a repetition."""
         request = self._request(documents, group, replace)
         request.key = check_key(key)
         reply = self._invoke(lambda: self._stub.Append(request, timeout=deadline), deadline)

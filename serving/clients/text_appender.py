@@ -27,9 +27,9 @@ CLOSE_SECONDS = 5.0
 
 
 class TextAppender:
-    """Queues texts and appends them in a thread. ``add`` never waits: a text that finds the queue full is dropped and counted.
+    """Queues texts and appends them in a thread. ``add`` never waits: if the queue is full, the text is dropped and counted.
 
-    A failed append loses its texts. ``store`` repeats appends itself where it can. Thread-safe.
+    The texts of a failed append are lost. ``store`` itself repeats appends if it can. Thread-safe.
     """
 
     def __init__(self, store: Appendable) -> None:
@@ -59,7 +59,7 @@ class TextAppender:
         return True
 
     def stats(self) -> dict[str, int]:
-        """Texts that were appended, dropped and failed, and that wait."""
+        """The numbers of texts that were appended, were dropped, have failed, and wait."""
         with self._changed:
             return {**self._counts, "waiting": len(self._waiting)}
 

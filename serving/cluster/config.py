@@ -47,7 +47,7 @@ class StoresConfig:
         client: files with which workers call the store servers.
         copies: servers of each shard of a published datastore. Fewer if there are too few nodes.
         live: name -> datastore that clients append to.
-        register: URL, in storage or etcd, of the record of which copy of a live store leads. See ``register_url``.
+        register: URL, in storage or etcd, of the register, which records which copy of a live store leads. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
             (``copies.py``).
         shards_at: for datastores with several shards: shard -> node -> HOST:PORT of its server. The cluster sets it
@@ -122,8 +122,8 @@ class WorkersConfig:
         port: gRPC port of worker 0; its HTTP port is one higher, and worker i adds 2 * i. 0 takes free ports.
         cpus, gpus: what Ray reserves for each worker.
         options: further options of ``suffolk worker``.
-        client: files with which the front and ``status`` call the workers. The front sends its caller's token, never
-            the one in these files.
+        client: files with which the front and ``status`` call the workers. The front sends its caller's token, never the token in
+            these files.
     """
 
     model: str
@@ -212,7 +212,7 @@ class ClusterConfig:
 
 
 def read_config(path: str | Path) -> ClusterConfig:
-    """The cluster in a file: TOML if its name ends so, else YAML.
+    """The cluster in a file: TOML if its name ends in .toml, else YAML.
 
     Raises:
         NotFound: the file cannot be read.

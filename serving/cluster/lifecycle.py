@@ -92,7 +92,7 @@ def update(config: ClusterConfig, report: Report) -> None:
 
 
 def scale(cluster: str, workers: int | None, stores: int | None, report: Report) -> None:
-    """Change how many workers and stores run. None leaves a number as it is. Raises as ``update``."""
+    """Change how many workers and stores run. None leaves a number as it is. Raises the errors of ``update``."""
     old: ClusterConfig = ray.get(_require(cluster).config.remote())
     new = replace(
         old,
@@ -138,7 +138,7 @@ def _start_controller(config: ClusterConfig) -> Any:
 def _checked(config: ClusterConfig, before: StoresConfig | None) -> tuple[list[RayNode], ClusterConfig]:
     """The nodes that are alive, and ``config`` with the copies of its live stores. ``before``: the stores of the running cluster.
 
-    Raises as ``up``.
+    Raises the errors of ``up``.
     """
     found = check_nodes(config.folder, config.stores.live)
     nodes = [*found]

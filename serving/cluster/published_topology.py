@@ -80,7 +80,7 @@ class TopologyWriter:
                 self._number = published.number
 
     def publish(self, published: PublishedTopology, folder: Path) -> None:
-        """As ``write``, but logs an error in place of raising it."""
+        """The same as ``write``, but logs errors instead of raising them."""
         try:
             self.write(published, folder)
         except OSError as error:

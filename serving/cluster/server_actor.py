@@ -103,7 +103,7 @@ class ServerActor:
         return self._spec, self._placed
 
     def facts(self, url: str) -> dict[str, Any]:
-        """The facts that this server, at ``url``, reports. Raises as ``server_facts``."""
+        """The facts that this server, at ``url``, reports. Raises the errors of ``server_facts``."""
         return server_facts(self._spec.kind, url)
 
 

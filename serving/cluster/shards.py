@@ -1,5 +1,5 @@
-"""The shards of datastores. Each shard has its own servers, one on each node with a copy. The options of these servers
-name the others."""
+"""The shards of datastores. Each shard has its own servers, one on each node with a copy. The options of each server name the
+other servers of the shard."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClusterShard:
 
 
 def shards_of(stores: StoresConfig) -> Iterator[ClusterShard]:
-    """All shards of the datastores that have several."""
+    """All shards of the datastores that have several shards."""
     for name in stores.sharded:
         if (live := stores.live.get(name)) is not None:
             for number in range(live.shards):
@@ -60,7 +60,7 @@ def shards_of(stores: StoresConfig) -> Iterator[ClusterShard]:
 
 
 def shards_at(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
-    """For each shard of a datastore with several: node -> HOST:PORT of its copy there."""
+    """For each shard of a datastore with several shards: node -> HOST:PORT of its copy there."""
     return [stores.shards_at[shard.key] for shard in shards_of(stores) if shard.store == name]
 
 

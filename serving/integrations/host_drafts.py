@@ -1,4 +1,4 @@
-"""A retrieval source for the drafts of the host's own drafter, so that they are merged with retrieved ones."""
+"""A retrieval source for the drafts of the host's own drafter, so that they are merged with retrieved drafts."""
 
 from __future__ import annotations
 

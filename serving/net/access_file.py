@@ -181,7 +181,7 @@ def read_access_file(path: Path) -> AccessRules:
 def add_token(path: Path, name: str, roles: Mapping[str, Role]) -> str:
     """Add a token to ``path``, which is made if missing. Returns the token, which is stored nowhere.
 
-    Raises as ``read_access_file``, and InvalidArgument for a name that is taken or malformed.
+    Raises the errors of ``read_access_file``, and InvalidArgument for a name that is taken or malformed.
     """
     text = _read(path) if path.exists() else ""
     if name in [each.identity.name for each in _parse(text, path).tokens.values()]:
@@ -197,7 +197,7 @@ def add_token(path: Path, name: str, roles: Mapping[str, Role]) -> str:
 
 
 def remove_token(path: Path, name_or_id: str) -> None:
-    """Remove a token from ``path``. Raises as ``read_access_file``, and NotFound if there is no such token."""
+    """Remove a token from ``path``. Raises the errors of ``read_access_file``, and NotFound if there is no such token."""
     text = _read(path)
     found = [each.id for each in _parse(text, path).tokens.values() if name_or_id in (each.id, each.identity.name)]
     if not found:

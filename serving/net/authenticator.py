@@ -21,15 +21,15 @@ CHECK_SECONDS = 1.0
 class Authenticator:
     """Finds identities by the rules of an access file, which is read again when it changes. Thread-safe.
 
-    Without a file, every caller is OPERATOR. If a changed file is malformed or missing, that is logged, and the earlier
-    rules stay in force. Running calls keep their identity.
+    Without a file, every caller is OPERATOR. If a changed file is malformed or missing, the error is logged, and the earlier
+    rules stay valid. Running calls keep their identity.
 
     Attributes:
         usages: the usage of each tenant within its quota.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises as ``read_access_file``."""
+        """Raises the errors of ``read_access_file``."""
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Authenticator:
         return self._rules
 
     def reload(self) -> None:
-        """Read the file again. Raises as ``read_access_file``; the earlier rules then stay in force."""
+        """Read the file again. Raises the errors of ``read_access_file``; the earlier rules then stay valid."""
         if self._path is not None:
             with self._lock:
                 self._version = _version(self._path)
@@ -68,14 +68,14 @@ class Authenticator:
             LOG.info("access file %s was read again", self._path)
 
     def identify(self, authorization: str, subjects: Iterable[str] = ()) -> Identity:
-        """The identity of a caller. A token wins over a certificate.
+        """The identity of a caller. If there are a token and a certificate, the token counts.
 
         Args:
             authorization: value of the Authorization header; empty if there is none.
             subjects: names in the client's certificate, which TLS has verified.
 
         Raises:
-            PermissionDenied: the token is unknown, or there is neither a token nor a known certificate.
+            PermissionDenied: the token is unknown, or there is no token and no known certificate.
         """
         if self._path is None:
             return OPERATOR
@@ -97,7 +97,7 @@ class Authenticator:
         Returns the usage whose ``end_call`` must be called at the end, or None for a caller without a tenant.
 
         Raises:
-            PermissionDenied: as ``identify``.
+            PermissionDenied: see ``identify``.
             QuotaExceeded: the tenant has no calls left.
         """
         identity = self.identify(authorization, subjects)

@@ -33,7 +33,7 @@ _ERRORS: dict[grpc.StatusCode, type[SuffolkError]] = {
 RETRY_KEY = "grpc-retry-pushback-ms"
 """Trailer of a refused gRPC call: milliseconds after which to try again (gRPC's A6). HTTP answers have Retry-After."""
 DOMAIN = "suffolk"
-"""Domain of each ``ErrorInfo``. A client knows by it that Suffolk, and not gRPC, ended the call."""
+"""Domain of each ``ErrorInfo``. It shows a client that Suffolk, and not gRPC, ended the call."""
 CONNECT_ERRORS = {
     "Connection refused": "nothing listens there; start the {server} or correct the address",
     "No such file or directory": "nothing listens there; start the {server} or correct the address",
@@ -119,7 +119,7 @@ def abort_call(context: grpc.ServicerContext, error: SuffolkError, code: grpc.St
 
 
 def sent_error(error: grpc.RpcError, url: str) -> SuffolkError | None:
-    """The inverse of ``abort_call``, with ``url`` before the message. None: no server of Suffolk ended the call."""
+    """The inverse of ``abort_call``, with ``url`` before the message. None if the call was not ended by a server of Suffolk."""
     try:
         status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it is a Call too
     except ValueError:  # another code than gRPC's
@@ -160,7 +160,7 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
 
 
 def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
-    """Suffolk's message for gRPC's ``text``; None to show the text. gRPC describes a cause only in this text."""
+    """Suffolk's message for gRPC's ``text``; None if the text itself is to be shown. gRPC describes causes only in this text."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
     if code is grpc.StatusCode.CANCELLED:

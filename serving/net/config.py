@@ -26,8 +26,8 @@ class HostRules:
     Attributes:
         hosts: further allowed hosts, in lower case and without brackets.
         checks_host: whether the host of every request must be allowed.
-        checks_origin: whether requests of other web pages are refused. A page may ask if its host is allowed, if it is from the
-            request's own host, or if its origin is in ``origins``.
+        checks_origin: whether requests of other web pages are refused. A page is allowed if its host is allowed, if it is from
+            the request's own host, or if its origin is in ``origins``.
         origins: origins of pages; "*" for all; None if the server has no setting ``cors_origin``.
     """
 
@@ -124,7 +124,7 @@ class ServerConfig:
         return self.access is not None or bool(self.tls and self.tls.ca)
 
     def host_rules(self, origins: Sequence[str] | None = None) -> HostRules:
-        """Which requests of browsers are answered over HTTP. ``origins``: as in ``HostRules``."""
+        """The rules for requests of browsers over HTTP. ``origins``: as in ``HostRules``."""
         http = self.http or Endpoint()
         takes_certificates = bool(self.tls and self.tls.ca)  # a browser sends its certificate with requests of any page
         return HostRules(

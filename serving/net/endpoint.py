@@ -41,7 +41,8 @@ class Endpoint:
             return False
 
     def hosts(self) -> tuple[str, ...]:
-        """The hosts to listen on. ``localhost`` is both loopback addresses, as in gRPC: clients resolve it to either."""
+        """The hosts to listen on. ``localhost`` means both loopback addresses, as in gRPC, because clients resolve it to one of
+        the two."""
         if self.host == "localhost" and _has_ipv6_loopback():
             return "127.0.0.1", "::1"
         return (self.host,)
@@ -99,8 +100,7 @@ def _is_host(text: str) -> bool:
 def check_free(endpoint: Endpoint, field: str) -> None:
     """Raise if the endpoint cannot be bound. A unix socket that no process listens on is removed.
 
-    gRPC does not suffice: it reports a used port only on stderr, and takes over a unix socket that another process
-    uses.
+    This check is needed, because gRPC reports a used port only on stderr, and takes over a unix socket that another process uses.
 
     Raises:
         ResourceExhausted: another process listens there.

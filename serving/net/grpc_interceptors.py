@@ -26,7 +26,7 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 class AccessInterceptor(grpc.ServerInterceptor):
     """Ends calls without an identity with UNAUTHENTICATED, and calls beyond a quota with RESOURCE_EXHAUSTED.
 
-    Sets ``caller()`` and ``request_id()`` for all others. With tracing on, they also have a span. Health checks pass.
+    Sets ``caller()`` and ``request_id()`` for all other calls. With tracing on, these also have a span. Health checks pass.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """
@@ -83,10 +83,10 @@ def _subjects(context: grpc.ServicerContext) -> list[str]:
 
 
 class MalformedRequestInterceptor(grpc.ServerInterceptor):
-    """Answers requests that are not valid protobuf messages with INVALID_ARGUMENT. gRPC by itself would report an error
-    of the server.
+    """Answers requests that are not valid protobuf messages with INVALID_ARGUMENT. Without it, gRPC would report an error of the
+    server.
 
-    A method that takes a stream gets the DecodeError in place of the message.
+    A method that takes a stream gets the DecodeError instead of the message.
     """
 
     def intercept_service(

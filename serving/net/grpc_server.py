@@ -41,9 +41,9 @@ SHORT_THREADS = 8
 def share_arenas() -> None:
     """Let all threads allocate from ARENAS arenas of glibc. Call it before threads start, because existing arenas stay.
 
-    By default a thread gets an arena of its own, up to 8 for each core. Each arena keeps its freed memory. So with many
-    threads, a server takes more memory, and its memory grows for longer. MALLOC_ARENA_MAX in the environment is left in
-    force. Other C libraries have no arenas.
+    By default each thread gets an arena, up to 8 arenas for each core. Each arena keeps its freed memory. So with many threads, a
+    server takes more memory, and its memory grows for longer. If the environment has MALLOC_ARENA_MAX, that number stays valid.
+    Other C libraries have no arenas.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
@@ -51,7 +51,7 @@ def share_arenas() -> None:
 
 
 class CallPool(ThreadPoolExecutor):
-    """Threads for calls, which counts the calls that run or wait for a thread. Thread-safe.
+    """A pool of threads for calls. It counts the calls that run or wait for a thread. Thread-safe.
 
     Attributes:
         most: calls beyond which the pool is full.
@@ -101,8 +101,8 @@ class _Method(NamedTuple):
 class EarlyRefusal(grpc.ServerInterceptor):
     """Ends a call immediately if the pool of its method is full. Health checks pass.
 
-    gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. A refusal
-    must cost little: with twice the calls that it can answer, a server refuses as many as it answers.
+    gRPC calls this interceptor in the thread that receives all calls, so a refusal needs no other thread. A refusal must cost
+    little: a server that gets twice as many calls as it can answer refuses as many calls as it answers.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ def build_grpc_server(
 
     Args:
         name: full name of the service that ``register`` adds to the server.
-        admission: its limit also applies to the short calls that run or wait. Calls of other methods are refused if no
+        admission: its limit is also the limit for short calls that run or wait. Calls of other methods are refused if no
             thread is free.
         metrics: counts the calls that are refused before they reach the service.
         authenticator: finds the caller of every call except health checks.

@@ -137,7 +137,7 @@ def starting_page(
     which names the work in progress.
 
     The 503 is text for health checks, and the server's ``error_body`` for calls. ``middleware`` runs before it. Yields the
-    bound endpoint. Raises as ``Server.start``.
+    bound endpoint. Raises the errors of ``Server.start``.
     """
     if endpoint is None:
         yield None

@@ -60,7 +60,7 @@ class InvalidField(InvalidArgument):
 
 
 def check_encoding(request: Request, is_stream: bool = False) -> str:
-    """The character set of the body. ``is_stream``: the body is read in parts, and must be UTF-8.
+    """The character set of the body. ``is_stream``: whether the body is read in parts; it must then be UTF-8.
 
     Raises HTTPException 415 for a compressed body, or another character set.
     """
@@ -87,9 +87,9 @@ def check_query(request: Request, *keys: str) -> None:
 
 
 async def read_utf8(request: Request, limit: int) -> bytes:
-    """Read the body as ``read_body``, in UTF-8.
+    """Read the body in the same way as ``read_body``, and convert it to UTF-8.
 
-    Raises HTTPException as ``check_encoding``, InvalidField if the body is not valid in its character set.
+    Raises the errors of ``check_encoding``, and InvalidField if the body is not valid in its character set.
     """
     charset = check_encoding(request)
     data = await read_body(request, limit)
@@ -197,8 +197,8 @@ _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
 
 
 class LargeBodies:
-    """Parses the bodies of one server in threads. Large bodies share one thread, for at most a tenth of the time. So
-    waiting bodies occupy no thread that other calls need. A single caller does not wait.
+    """Parses the bodies of one server in threads. Large bodies share one thread, for at most a tenth of the time. So waiting
+    bodies occupy no thread that other calls need. A single caller does not wait.
     """
 
     def __init__(self, turns: DutyCycle | None = None) -> None:

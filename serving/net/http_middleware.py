@@ -29,8 +29,8 @@ SUBJECTS = "suffolk.subjects"
 
 
 class PlainPaths:
-    """Removes slashes at the end of a path, repeated slashes, and the part of a whole URL before the path. A redirect
-    instead would lose the prefix that a proxy has removed.
+    """Removes slashes at the end of a path, repeated slashes, and the part of a whole URL before the path. It does not use a
+    redirect, because this would lose the prefix that a proxy has removed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -44,7 +44,7 @@ class PlainPaths:
 
 
 class RequestIds:
-    """Middleware around all others. With tracing on, the request also has a span."""
+    """The outermost middleware: gives each request an id. With tracing on, the request also has a span."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,8 +94,8 @@ class HostMiddleware:
 
 
 class AccessMiddleware:
-    """Answers requests without an identity with 401, and requests beyond a quota with 429. Sets ``caller()`` for all
-    others."""
+    """Answers requests without an identity with 401, and requests beyond a quota with 429. Sets ``caller()`` for all other
+    requests."""
 
     def __init__(
         self,

@@ -23,8 +23,8 @@ from suffolk.serving.net.http_middleware import SUBJECTS
 from suffolk.serving.net.tls import ServerTls
 
 READ_RATE = 16 << 20
-"""Bytes a second that a server reads, over all connections. The event loop needs some 3 ms for a megabyte, even for a
-discarded one."""
+"""Bytes a second that a server reads, over all connections. The event loop needs some 3 ms for a megabyte, even if it is
+discarded."""
 READ_BURST = 4 << 20
 """Bytes that may be read in one burst after a pause."""
 SPARE_CONNECTIONS = 64
@@ -33,7 +33,7 @@ READ_SECONDS = 5.0
 """Seconds for one read of a request."""
 IDLE_SECONDS = 95.0
 """Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds.
-The other side must close first: otherwise a request may be under way while the server closes."""
+They must close first. Otherwise the server may close a connection while a request is on the way."""
 _SMALL = 1 << 16
 """Bytes that a connection may pass on before it waits for the pace."""
 _LAST_SECONDS = 0.5
@@ -254,7 +254,7 @@ class LimitedProtocol(H11Protocol):
 
 
 async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request with two lengths, and close its connection: a proxy may see another request in it."""
+    """Refuse a request with two lengths, and close its connection, because a proxy may see another request in the rest."""
     names = {name for name, _ in scope.get("headers", ())}
     if {b"content-length", b"transfer-encoding"} <= names:
         headers = [(b"connection", b"close"), (b"content-type", b"text/plain")]

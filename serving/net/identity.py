@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from suffolk.datastore.errors import PermissionDenied
 
 EVERY_TENANT = "*"
-"""The key of a role that holds in all tenants."""
+"""The key of a role that is valid in all tenants."""
 
 
 class Role(enum.IntEnum):
-    """The rights of a caller in one tenant. Each role includes the ones before it."""
+    """The rights of a caller in one tenant. Each role includes the roles before it."""
 
     READ = 1
     """Drafts, lookups, generation and info."""
@@ -33,7 +33,7 @@ class Identity:
 
     Attributes:
         name: name of its token, or its certificate's subject. It is safe to log.
-        roles: role by tenant; EVERY_TENANT stands for all tenants.
+        roles: tenant -> role; the key EVERY_TENANT means all tenants.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Identity:
         return "" if EVERY_TENANT in self.roles else first
 
     def role_in(self, tenant: str) -> Role | None:
-        """The caller's role in ``tenant``, which may be EVERY_TENANT; None if it has none."""
+        """The caller's role in ``tenant``, which may be EVERY_TENANT; None if the caller has no role there."""
         return max((self.roles[each] for each in (tenant, EVERY_TENANT) if each in self.roles), default=None)
 
     def has(self, tenant: str, role: Role) -> bool:

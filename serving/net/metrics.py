@@ -72,7 +72,7 @@ class RequestMetrics:
 
     @contextmanager
     def count_refusals(self, transport: str, method: str) -> Iterator[None]:
-        """Count errors of the ``with`` block as ``count_refusal`` does. The block decides whether a call may begin."""
+        """Count errors of the ``with`` block with ``count_refusal``. The block decides whether a call may begin."""
         try:
             yield
         except SuffolkError as error:

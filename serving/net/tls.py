@@ -33,7 +33,7 @@ class ServerTls:
     """
 
     def __init__(self, files: TlsFiles) -> None:
-        """Raises as ``reload``."""
+        """Raises the errors of ``reload``."""
         self.files = files
         self.reload()
 
@@ -99,7 +99,7 @@ def channel_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
 def check_files(files: TlsFiles) -> None:
     """Parse the files with OpenSSL, because gRPC accepts any bytes and fails only at the first handshake.
 
-    Raises as ``ServerTls.reload``.
+    Raises the errors of ``ServerTls.reload``.
     """
     paths = [path for path in (files.cert, files.key, files.ca) if path]
     for path in paths:

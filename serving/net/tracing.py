@@ -129,7 +129,7 @@ def start_client_span(method: str, queries: int) -> ClientSpan:
 
 @contextmanager
 def client_span(method: str, queries: int) -> Iterator[Metadata | None]:
-    """As ``start_client_span``, for the ``with`` block. Yields the metadata to send."""
+    """The same as ``start_client_span``, for the ``with`` block. Yields the metadata to send."""
     span = start_client_span(method, queries)
     try:
         yield span.metadata

@@ -8,5 +8,5 @@ Threads: each call runs in a thread of its server. A live store has one lock for
 background thread evicts, publishes and rewrites the log. A replica has two threads: one decides, the other follows the
 leader.
 
-Begin with ``draft_service/service.py`` for a call, ``live_store/writer.py`` for an append, ``replication/member.py`` for who leads.
+Begin with ``draft_service/service.py`` for calls, ``live_store/writer.py`` for appends, ``replication/member.py`` for leaders.
 """

@@ -45,15 +45,14 @@ class GenerateCall:
 class RemotePolicy:
     """What callers of a worker may ask for. Immutable.
 
-    Under verification ``typical``, tiny thresholds or a high temperature let all drafted tokens pass. A caller could
-    then read text of the worker's datastores. So ``typical`` needs a least probability under the model's own
-    distribution.
+    With verification ``typical``, all drafted tokens pass if thresholds are tiny or the temperature is high. A caller could then
+    read text of the worker's datastores. So ``typical`` needs a least probability under the model's own distribution.
 
     Attributes:
         typical_floor: least probability of a token that ``typical`` may accept, under the model's own distribution; 0 refuses
             ``typical``. From 0.5 on, only the model's likeliest token passes, and datastores reveal nothing.
-        share_learning: whether drafters learn from the requests of all tenants together. Response times may then reveal
-            parts of one tenant's texts to another.
+        share_learning: whether drafters learn from the requests of all tenants together. If so, response times may reveal parts
+            of one tenant's texts to another tenant.
         traces: whether callers that may see sources may also see draft trees and passages of datastores.
     """
 

@@ -167,5 +167,5 @@ class RemoteGeneration(Iterator[Step]):
         self._call.cancel()
 
     def close(self) -> None:
-        """Same as ``cancel``, for ``contextlib.closing``."""
+        """The same as ``cancel``, for ``contextlib.closing``."""
         self.cancel()

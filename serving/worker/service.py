@@ -80,7 +80,7 @@ class DecodeService:
             appender: appends every finished answer to a live datastore; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
             datastores: what drafters search, for the metrics and for passages.
-            names: names of the model in place of ``model``.
+            names: names of the model instead of ``model``.
         """
         check_range("max_nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
@@ -128,7 +128,7 @@ class DecodeService:
 
         Raises:
             InvalidArgument: a field is out of its limits, or the prompt cannot be used.
-            PermissionDenied: verification ``typical``, and the policy has no floor for it; or a trace that the caller may not see.
+            PermissionDenied: verification is ``typical`` and the policy has no floor for it, or the caller may not see traces.
             Unsupported: a field is not supported.
             ResourceExhausted: the request is too long for a slot, or the caller's tenant has no queries left.
             Unavailable: the engine has died or is closed.
@@ -144,7 +144,8 @@ class DecodeService:
         return self.engine.generate(call.prompt, settings, drafter, max_nodes, options)
 
     def shows_sources(self, call: GenerateCall) -> bool:
-        """Whether the caller may see the source of each token: it is an admin of all datastores that the call searches."""
+        """Whether the caller may see the source of each token, because it is an admin of all datastores that the call
+        searches."""
         return _administers(self._searched(call))
 
     def passages(
@@ -153,7 +154,7 @@ class DecodeService:
         """Where the end of ``tokens`` occurs, for each of ``datastores`` (None: all). Other arguments as for ``find_passages``.
 
         Raises:
-            InvalidArgument: the caller may not read a datastore, as if it was unknown.
+            InvalidArgument: the caller may not read a datastore. The error is that of an unknown datastore.
             PermissionDenied: the caller may not see sources, or the policy shows no traces.
         """
         names = self.visible() if datastores is None else tuple(datastores)
@@ -181,12 +182,14 @@ class DecodeService:
             )
 
     def may_trace(self, datastores: Sequence[str]) -> bool:
-        """Whether the caller may see draft trees from ``datastores``. With ``share_learning`` they hold texts of all tenants."""
+        """Whether the caller may see draft trees from ``datastores``. With ``share_learning``, these trees have texts of all
+        tenants."""
         everywhere = not self.policy.share_learning or caller().has(EVERY_TENANT, Role.ADMIN)
         return self.policy.traces and everywhere and _administers(datastores)
 
     def _searched(self, call: GenerateCall) -> tuple[str, ...]:
-        """The datastores that a call searches. Raises InvalidArgument for one that the caller may not read, as if unknown."""
+        """The datastores that a call searches. If the caller may not read a datastore, raises the InvalidArgument of an unknown
+        datastore."""
         visible = self.visible()
         call.options.require_known(visible)
         return visible if call.options.datastores is None else call.options.datastores
@@ -248,7 +251,7 @@ class DecodeService:
 
 
 def _administers(datastores: Sequence[str]) -> bool:
-    """Whether the caller is an admin of all ``datastores``; without any, of its tenant."""
+    """Whether the caller is an admin of all ``datastores``; without datastores, whether it is an admin of its tenant."""
     tenants = {tenant_of(name) for name in datastores}
     return all(caller().has(tenant, Role.ADMIN) for tenant in tenants or {caller().tenant or EVERY_TENANT})
 

@@ -29,7 +29,7 @@ MAX_FOLLOWING = 64
 
 
 def trace_json(trace: StepTrace, text: TokenText, most_nodes: int = STEP_NODES) -> dict[str, Any]:
-    """One step, ready for JSON. Its tree has the first ``most_nodes`` nodes, the likeliest, and all accepted nodes."""
+    """One step, ready for JSON. Its tree has the first ``most_nodes`` nodes, which are the likeliest, and all accepted nodes."""
     places = np.arange(len(trace.tree))
     accepted = np.isin(places, trace.accepted)
     kept = (places < most_nodes) | accepted
@@ -66,7 +66,7 @@ def source_names(bits: int) -> list[str]:
 
 
 class TraceBudget:
-    """Converts the traces of one answer, with at most ANSWER_NODES nodes beside the accepted ones. Not thread-safe."""
+    """Converts the traces of one answer, with at most ANSWER_NODES nodes beside the accepted nodes. Not thread-safe."""
 
     def __init__(self, text: TokenText, most_nodes: int = ANSWER_NODES) -> None:
         self._text, self._left = text, most_nodes
@@ -81,7 +81,7 @@ class TraceBudget:
 def find_passages(
     store: Retriever, context: Sequence[int], tokenizer: Any, limit: int = 3, following: int = 16
 ) -> Passages:
-    """The longest suffix of ``context`` that occurs in ``store``, and where it does, ready for JSON.
+    """The longest suffix of ``context`` that occurs in ``store``, and where it occurs, ready for JSON.
 
     Args:
         context: token ids, oldest first.

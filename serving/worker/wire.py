@@ -25,7 +25,7 @@ _COUNTS = (
     *("prompt_tokens", "cached_tokens", "tokens", "steps", "draft_calls", "drafted_steps"),
     "rejected_prediction_tokens",
 )
-"""Fields of ``GenerationStats`` that the message has too."""
+"""Fields of ``GenerationStats`` that the protobuf message also has."""
 
 
 def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
@@ -77,7 +77,7 @@ def pack_step(step: Step, stats: GenerationStats | None, shows_sources: bool = T
 
     Args:
         stats: statistics for the last step; None for all other steps.
-        shows_sources: whether the reply says which drafters proposed each token. Without it all sources are 0.
+        shows_sources: whether the reply says which drafters proposed each token. If not, all sources are 0.
     """
     shown = 0xFFFFFFFF if shows_sources else 0
     return decode_pb2.GenerateReply(

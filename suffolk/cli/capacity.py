@@ -76,7 +76,7 @@ def run(options: Options) -> int:
 
 
 def plan_of(options: Options) -> CapacityPlan:
-    """The best plan for the options. Raises as ``best_plan`` and ``read_costs``."""
+    """The best plan for the options. Raises the errors of ``best_plan`` and ``read_costs``."""
     costs = PUBLISHED if options.profile is None else read_costs(options.profile)
     node = Node(**{each.name: getattr(options, f"node_{each.name}") for each in fields(Node)})
     return best_plan(passed_on(options, Need, node=node), costs)

@@ -72,7 +72,7 @@ class DrafterOptions(Options):
         return (name,) if isinstance(name, str) else tuple(name)
 
     def drafter_config(self) -> DrafterConfig:
-        """The drafters to load: drafters with given options, and plugins. Raises as ``DrafterConfig`` and ``find``."""
+        """The drafters to load: drafters with given options, and plugins. Raises the errors of ``DrafterConfig`` and ``find``."""
         plugins = [entry.name for entry in _plugins(self.named())]
         entries = [entry for entry in known() if entry.needs_option or entry.name in plugins]
         options = {each.name for entry in entries for each in entry.options}
@@ -136,7 +136,7 @@ class PlannerOptions(Options):
 
 
 def require_costs(file: Path | None) -> None:
-    """Check that ``file``, if given, holds costs of any model. Raises as ``read_costs``."""
+    """Check that ``file``, if given, holds costs of any model. Raises the errors of ``read_costs``."""
     if file is not None:
         from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 
@@ -144,7 +144,7 @@ def require_costs(file: Path | None) -> None:
 
 
 def _plugins(wanted: Iterable[str]) -> list[DrafterEntry]:
-    """The entries of the plugins among ``wanted``. Raises as ``find``."""
+    """The entries of the plugins among ``wanted``. Raises the errors of ``find``."""
     installed = set(names()) - BUILT_IN.keys()
     return [find(name) for name in dict.fromkeys(wanted) if name in installed]
 

@@ -134,7 +134,7 @@ def write_trace(
     file: Path, facts: dict[str, Any], answers: Sequence[TracedAnswer], tokenizer: Any, stores: Sequence[Retriever]
 ) -> None:
     """Write the page of ``answers`` to ``file``. ``facts``: model, prompt and settings, as for ``report_page``.
-    Raises as ``write_text``.
+    Raises the errors of ``write_text``.
     """
     from suffolk.serving.worker.openai.token_texts import TokenTexts  # imports transformers
 

@@ -78,7 +78,7 @@ class LiveOptions(Options):
         """Open the live datastore ``name`` in the folder ``path``, or create it.
 
         Raises:
-            NotFound: there is no datastore, and no tokenizer to create one. Other errors as ``open_live_store``.
+            NotFound: there is no datastore, and no tokenizer to create one. Other errors are those of ``open_live_store``.
         """
         settings = LiveSettings(
             durability=self.durability,

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_installed(words: Sequence[str]) -> int:
-    """As ``_run``. Raises Unsupported: an extra is not installed."""
+    """The same as ``_run``. Raises Unsupported: an extra is not installed."""
     try:
         return _run(words)
     except ModuleNotFoundError as error:

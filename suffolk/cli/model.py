@@ -36,7 +36,8 @@ class DeviceOptions(Options):
 
 
 def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerate: bool = True) -> Target:
-    """Load a model without its notes and progress bars. ``accelerate``: as in ``Target.wrap``. Raises as ``Target.load``."""
+    """Load a model without its notes and progress bars. ``accelerate``: as in ``Target.wrap``. Raises the errors of
+    ``Target.load``."""
     find_folder(model)  # before torch is loaded, which takes seconds
     import torch
 

@@ -87,7 +87,8 @@ class CalibrationOptions(Options):
 
 @contextlib.contextmanager
 def kept_calibration(path: Path | None) -> Iterator[Calibration]:
-    """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises as ``read_calibration``."""
+    """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises the errors of
+    ``read_calibration``."""
     from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
     from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
 
@@ -103,7 +104,7 @@ def kept_calibration(path: Path | None) -> Iterator[Calibration]:
 
 
 def require_record(file: Path | None) -> None:
-    """Check that ``file``, if there is one, can take recordings. Raises as ``require_recordable``."""
+    """Check that ``file``, if there is one, can take recordings. Raises the errors of ``require_recordable``."""
     if file is not None:
         from suffolk.serving.decoding.replay.recorder import require_recordable
 

@@ -214,7 +214,7 @@ def _recordings(options: Options) -> list[Recording]:
 
 
 def _require_fit(store: Retriever, name: str, *, limits: Limits, recordings: Sequence[Recording]) -> None:
-    """Raises as ``require_match``, and InvalidArgument if a text has an id outside the datastore's vocabulary."""
+    """Raises the errors of ``require_match``, and InvalidArgument if a text has an id outside the datastore's vocabulary."""
     first = recordings[0]
     facts = store.info()
     if first.tokenizer is None:

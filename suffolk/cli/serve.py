@@ -121,7 +121,7 @@ def _config(options: Options) -> DraftServerConfig:
 def _add_stores(
     service: DraftService, stack: contextlib.ExitStack, options: Options, served: list[str], wanted: Sequence[str]
 ) -> None:
-    """Serve the datastores of ``wanted`` that are not in ``served``, and add them there. Raises as ``run``."""
+    """Serve the datastores of ``wanted`` that are not in ``served``, and add them there. Raises the errors of ``run``."""
     parse_stores([*served, *options.live, *(text for text in wanted if text not in served)])  # names must be free
     for text in wanted:
         if text not in served:

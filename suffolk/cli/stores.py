@@ -26,7 +26,7 @@ def opened_stores(
     watch: bool = False,
     live: LiveStore | None = None,
 ) -> contextlib.AbstractContextManager[list[Retriever]]:
-    """The datastores of these names or URLs; each fits the model. Raises as ``open_named`` and ``require_match``.
+    """The datastores of these names or URLs; each fits the model. Raises the errors of ``open_named`` and ``require_match``.
 
     Args:
         watch: follow newly published generations.
@@ -60,7 +60,7 @@ def checked_stores(
 ) -> Iterator[list[Retriever]]:
     """The datastores of these names or URLs, closed at the end. The datastores of one server become one.
 
-    Raises as ``open_named`` and ``require_fit``.
+    Raises the errors of ``open_named`` and ``require_fit``.
     """
     with contextlib.ExitStack() as stack:
         stores: list[Retriever] = []
@@ -77,7 +77,7 @@ def checked_stores(
 def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Retriever:
     """Open the datastore in a folder or at a URL. A warning is logged if the folder has unpublished documents.
 
-    Raises as ``open_datastore`` and ``connect``.
+    Raises the errors of ``open_datastore`` and ``connect``.
     """
     if is_remote(name):
         return open_store(name, None, None if deadline_ms is None else deadline_ms / 1000)

@@ -78,7 +78,7 @@ def run(options: Options) -> int:
 
 @contextmanager
 def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
-    """The live datastore of ``--remember``, or None. Raises as ``open_appendable``.
+    """The live datastore of ``--remember``, or None. Raises the errors of ``open_appendable``.
 
     Of several servers, none needs to lead yet.
     """

@@ -71,7 +71,7 @@ class WorkerDrafterOptions(DrafterOptions):
     )
 
     def loaded(self) -> list[str]:
-        """The names of the drafters to load. Raises as ``chosen``."""
+        """The names of the drafters to load. Raises the errors of ``chosen``."""
         return self.chosen((NONE, *names()))
 
 

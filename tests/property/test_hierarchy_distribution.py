@@ -1,4 +1,4 @@
-"""Stacks of levels keep the target's distribution under ``rejection``.
+"""Stacks of levels keep the target's distribution with ``rejection``.
 
 This is tested by enumeration of all coins and draws, and by long runs. The same checks find stacks with wrong rules.
 """

@@ -1,4 +1,4 @@
-"""Sampled chains of the recurrent head keep the target's distribution under ``rejection``.
+"""Sampled chains of the recurrent head keep the target's distribution with ``rejection``.
 
 The best beams of the head would not keep it.
 """

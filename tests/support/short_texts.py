@@ -33,7 +33,7 @@ def distribution_of_texts(few: int, length: int) -> npt.NDArray[np.float64]:
 
 
 def counts_of_texts(target: Target, drafter: Drafter, length: int, runs: int) -> tuple[npt.NDArray[np.int64], float]:
-    """How often each text of ``length`` tokens came in ``runs`` requests under ``rejection``, and accepted tokens per step."""
+    """How often each text of ``length`` tokens came in ``runs`` requests with ``rejection``, and accepted tokens per step."""
     loop = eager_loop(target, {drafter.name: drafter}, slots=200, capacity=30)
     settings = [
         SamplingSettings(length + 1, TEMPERATURE, seed=seed, verification="rejection", ignore_eos=True)

@@ -1,1 +1,1 @@
-"""One datastore that several servers serve: replicas with the same text, and shards with a part of it each."""
+"""One datastore that several servers serve. Replicas have the same text, and each shard has a part of the text."""

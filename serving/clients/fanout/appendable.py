@@ -53,7 +53,7 @@ _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_sec
 
 
 def connect_to_append(name: str, deadline: float | None = None) -> AppendableFanout:
-    """Open the live datastore at an address with several servers. Arguments and errors as ``connect_several``."""
+    """Open the live datastore at an address with several servers. The arguments and errors are those of ``connect_several``."""
     return AppendableFanout(*open_servers(name, deadline))
 
 

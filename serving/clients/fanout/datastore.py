@@ -1,4 +1,4 @@
-"""A datastore that several servers serve, with the methods of a local one."""
+"""A datastore that several servers serve, with the methods of a local datastore."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class FanoutDatastore(Retriever):
         return next(iter(self._ask_all(ask).values()))
 
     def _ask_all(self, ask: Callable[[RemoteDatastore], T]) -> dict[int, T]:
-        """The answers of the shards that answer. Raises the first error if none does."""
+        """The answers of the shards that answer. Raises the first error if no shard answers."""
         found: dict[int, T] = {}
         errors: list[SuffolkError] = []
         for number, shard in enumerate(self.servers.shards):

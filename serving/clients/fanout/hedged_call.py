@@ -66,7 +66,8 @@ class HedgedCall:
         return min(self._hedge_time, self._end)
 
     def advance(self) -> None:
-        """Process the answers and errors that have arrived, and send what is due. Raises InvalidArgument: the call is malformed."""
+        """Process the answers and errors that have arrived, and send calls that are due. Raises InvalidArgument: the call is
+        malformed."""
         for attempt in [each for each in self._attempts if each.future.done()]:
             self._attempts.remove(attempt)
             self._take(attempt)

@@ -30,8 +30,8 @@ class ReplicaCounts:
 
     Attributes:
         calls: drafts and lookups sent, hedges included.
-        errors: calls that failed, and calls whose hedge, sent later to another server, was answered first.
-        hedges: second calls sent to it.
+        errors: calls that failed, and calls that were late: a hedge, sent later to another server, was answered first.
+        hedges: second calls (hedges) that were sent to this server.
     """
 
     calls: int = 0
@@ -149,7 +149,7 @@ class ReplicaClient:
             self.counts.errors += 1
 
     def _observe(self, seconds: float) -> None:
-        """A slower call counts immediately, a faster one little by little (Finagle's peak EWMA)."""
+        """A slower call counts immediately, a faster call only gradually (Finagle's peak EWMA)."""
         with self._lock:
             now = time.perf_counter()
             share = math.exp((self._observed - now) / LATENCY_SECONDS)

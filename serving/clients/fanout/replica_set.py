@@ -1,4 +1,4 @@
-"""The replicas of one shard. Chooses which replica gets a call, and when a second one is asked too."""
+"""The replicas of one shard. Chooses which replica gets a call, and when a second replica gets the same call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 HEDGE_SHARE = 0.05
 """Second calls for each first call, in the long run."""
 HEDGE_BURST = 10.0
-"""Second calls that may be saved up. They are used when a server stalls, until calls avoid that server."""
+"""The most second calls that can be saved. They are used when a server stalls, until calls avoid this server."""
 _WINDOW = 256
 _REFRESH = 32
 """Answers after which the percentile is computed again."""
@@ -68,7 +68,7 @@ class ReplicaSet:
         return Unavailable(f"no server is up: {problems}; servers are probed once a second; are they running?")
 
     def ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:
-        """The answer of the first replica that has one. Replicas that are up are asked first. Raises the last error.
+        """The answer of the first replica that answers. Replicas that are up are asked first. Raises the last error.
 
         Replicas with another vocabulary or tokenizer are not asked.
         """

@@ -19,7 +19,7 @@ from suffolk.serving.clients.fanout.topology import Address, ReplicaAddress, Top
 from suffolk.serving.clients.remote_datastore import INFO_DEADLINE, TOKENIZER_DEADLINE
 
 UPKEEP_SECONDS = 1.0
-"""Seconds between two probes of an ejected server, and between two looks at the topology file."""
+"""Seconds between two probes of an ejected server, and between two checks of the topology file."""
 PROBE_DEADLINE = 1.0
 _PROBES = 32
 """Probes at a time."""
@@ -156,7 +156,7 @@ class Servers:
         return errors
 
     def _mismatch(self, replica: ReplicaClient, info: dict[str, Any]) -> InvalidArgument | None:
-        """The error of a server with another vocabulary or tokenizer. The first server sets them."""
+        """The error of a server with another vocabulary or tokenizer than the first server."""
         tokenizer = info.get("tokenizer")
         if not self.vocab_size:
             self.vocab_size, self.names = int(info["vocab_size"]), replica.remote.names

@@ -62,7 +62,7 @@ class Topology:
 
 
 def check_topology(topology: Topology, source: str) -> Topology:
-    """``topology``. Raises InvalidArgument if a URL is malformed, occurs twice, or has another NAME than the first."""
+    """``topology``. Raises InvalidArgument if a URL is malformed, occurs twice, or has another NAME than the first URL."""
     urls = [address.url for address in topology.addresses]
     names = [parse_url(url).name for url in urls]
     for url, name in zip(urls, names, strict=True):
@@ -100,7 +100,7 @@ def read_topology(path: Path) -> Topology:
 
 
 def write_topology(topology: Topology, path: Path) -> None:
-    """Replace the file ``path`` atomically: a reader never sees half of it. Raises InvalidArgument as ``check_topology``."""
+    """Replace the file ``path`` atomically: a reader never sees half of it. Raises the errors of ``check_topology``."""
     check_topology(topology, f"topology {path}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(asdict(topology), indent=2) + "\n", encoding="utf-8")

@@ -54,7 +54,7 @@ class DrafterConfig:
     def parts(self) -> dict[str, Options]:
         """The drafters to load, by name, each with its options, in the order of the registry.
 
-        Raises as ``DrafterEntry.take`` of each drafter.
+        Raises the errors of ``DrafterEntry.take`` of each drafter.
         """
         left, found = self.options, dict[str, Options]()
         for entry in known():

@@ -153,7 +153,7 @@ class DrafterEntry:
         return " or ".join(option.usage for option in self.options)
 
     def taken(self, options: Options) -> Options | None:
-        """The part of ``options`` for this drafter; None if there is none. Raises as ``take``."""
+        """The part of ``options`` for this drafter; None if there is none. Raises the errors of ``take``."""
         if self.take:
             take: Take = resolve(self.take)
             return take(self, options)
@@ -166,6 +166,6 @@ class DrafterEntry:
 
 
 def resolve(path: str) -> Any:
-    """The object at "module:name". Raises as ``import_module`` and ``getattr``."""
+    """The object at "module:name". Raises the errors of ``import_module`` and ``getattr``."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -38,7 +38,7 @@ def load_drafters(
         only: load only this drafter; None for all.
         slots, capacity, retrievers, limits, calibration: as in ``LoadContext``.
 
-    Raises as ``DrafterConfig.parts`` and as the drafters' loaders; Unsupported if the loader of a plugin fails.
+    Raises the errors of ``DrafterConfig.parts`` and of the drafters' loaders, and Unsupported if the loader of a plugin fails.
     """
     context = LoadContext(target.vocab_size, target, slots, capacity, retrievers, limits, calibration, config.dtype)
     parts = config.parts()

@@ -57,7 +57,7 @@ class _Sessions(dict[Any, "Session"]):
 def find_session(model: Any, datastore: str | Path | None, drafter: str) -> Session:
     """Return the session of ``model`` with this datastore and drafter. The first call opens it. Thread-safe.
 
-    Raises as ``generate``.
+    Raises the errors of ``generate``.
     """
     key = str(datastore), drafter, str(model.dtype), str(model.device)
     with _LOCK:
@@ -79,7 +79,7 @@ class Session:
     """
 
     def __init__(self, model: Any, datastore: str | Path | None, drafter: str) -> None:
-        """Check the model, open the datastore and measure the model's passes. Raises as ``generate``."""
+        """Check the model, open the datastore and measure the model's passes. Raises the errors of ``generate``."""
         self.drafter = "" if drafter == NONE else drafter
         self.numbers = itertools.count(1)
         self._model = model

@@ -24,7 +24,7 @@ def write_vllm_head(head: Path, output: Path) -> None:
 
     Raises:
         NotFound, Corruption: the head's files are missing or damaged.
-        Unsupported: it is no EAGLE head of Suffolk, or has a part that vLLM's head lacks.
+        Unsupported: the head is not an EAGLE head of Suffolk, or has a part that vLLM does not support.
     """
     from safetensors.torch import save_file
 

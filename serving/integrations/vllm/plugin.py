@@ -19,7 +19,7 @@ class NeuralProposer(Proposer):
     _host_drafts: ClassVar[bool] = True
 
     def __init__(self, runner: Any, config: Any) -> None:
-        """Raises as ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
+        """Raises the errors of ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
         drafter."""
         from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
@@ -35,7 +35,7 @@ class NeuralProposer(Proposer):
         self._runner = runner
 
     def begin_step(self, batch: Any, scheduled: Any) -> None:
-        """As ``Proposer``; also limits the tokens of vLLM's drafter in this step."""
+        """The same as ``Proposer``, and also limits the tokens of vLLM's drafter in this step."""
         super().begin_step(batch, scheduled)
         if self._neural_tokens is not None:
             scheduled.num_spec_tokens_to_schedule = min(self._allowed, self._neural_tokens)
@@ -52,7 +52,7 @@ class NeuralProposer(Proposer):
 
 
 def attach(runner: Any, config: Any) -> None:
-    """Let ``runner`` return drafts of a ``NeuralProposer``, unless it has no drafter or Suffolk's. Raises as
+    """Let ``runner`` return drafts of a ``NeuralProposer``, unless it has no drafter, or Suffolk's drafter. Raises the errors of
     ``NeuralProposer``."""
     drafter = getattr(runner, "drafter", None)
     if drafter is None or config.speculative_config.method == "custom_class":

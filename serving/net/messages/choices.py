@@ -84,7 +84,7 @@ def merge_urls(names: Sequence[str]) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """``url`` with a zero byte in place of the names of datastores, and these names."""
+    """``url``, in which a zero byte replaces the names of datastores, and these names."""
     parts = urlsplit(url)
     if parts.scheme == "grpc+unix":
         return f"{url.partition('#')[0]}#\0", unquote(parts.fragment)

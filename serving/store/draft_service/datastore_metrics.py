@@ -54,7 +54,7 @@ REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicatedStore], float | None
 
 
 class DatastoreMetrics(Collector):
-    """Generation, size and faults of each datastore, and the state of live ones. Thread-safe.
+    """Generation, size and faults of each datastore, and the state of live datastores. Thread-safe.
 
     Linux reports resident bytes only for files of the server's own user; other datastores are left out.
     """

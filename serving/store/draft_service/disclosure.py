@@ -24,7 +24,7 @@ T = TypeVar("T")
 _PART = 32
 """Number of texts that are counted between two checks of the deadline."""
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
-"""(entries, texts) -> whether each text is frequent. Text i belongs to entry i. A text with a rare part is rare."""
+"""(entries, texts) -> for each text, whether it is frequent. Text i belongs to entries[i]. A text with a rare part is rare."""
 LOG = logging.getLogger("suffolk.server")
 
 
@@ -59,14 +59,14 @@ class StoreView(Retriever):
 class MinCount(StoreView):
     """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
 
-    A match is the longest suffix that ``least`` documents hold. Each node of a tree is in at least ``least`` documents
-    too. A text is shown only if its documents were counted one by one. Text that is very frequent in few documents may
-    be hidden (``Retriever.count_documents``). If fewer documents hold a match of length n, about log2(n) further
-    lookups follow.
+    A match is the longest suffix that ``least`` documents hold. Each node of a tree is in at least ``least`` documents too. A
+    text is shown only if its documents were counted one by one. Text that is very frequent in few documents may be hidden
+    (``Retriever.count_documents``). If too few documents hold the longest match, of length n, about log2(n) further lookups
+    follow.
     """
 
     def __init__(self, store: Retriever, least: int, expired: Callable[[], bool] = lambda: False) -> None:
-        """``expired``: returns True if the deadline of the calls has passed. They then raise DeadlineExceeded."""
+        """``expired``: returns True if the deadline has passed; calls then raise DeadlineExceeded."""
         super().__init__(store)
         self._least, self._expired = least, expired
 
@@ -74,12 +74,12 @@ class MinCount(StoreView):
         return _group_first(query, self._matches, lambda match: match.count > 0)
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        """See ``Retriever.find_drafts``. A tree is of one scope: a group's tree is not filled up with nodes of the store."""
+        """See ``Retriever.find_drafts``. A tree is from the group or from the whole store, never from both."""
         return _group_first(query, self._drafts, lambda tree: tree.match_length > 0)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. The text around an occurrence is cut to what ``least`` documents hold together with
-        the pattern."""
+        """See ``Retriever.occurrences``. The text around an occurrence is cut: ``least`` documents hold the pattern together with
+        the part that is shown."""
         longest = int(self._store.info()["order_depth"])
         query.check(longest)
 
@@ -128,7 +128,8 @@ class MinCount(StoreView):
         return [tree.where(np.fromiter(kept, np.bool_, len(tree))) for tree in trees]
 
     def _often(self, tree: DraftTree) -> DraftTree:
-        """The nodes that may be frequent. A text occurs at least as often as documents hold it."""
+        """The nodes that may be frequent. The number of occurrences of a text is at least the number of documents that hold
+        it."""
         if tree.counts is None:
             return DraftTree.empty()
         return tree.where(tree.counts >= self._least)
@@ -148,9 +149,10 @@ class MinCount(StoreView):
 def _group_first(
     query: ContextQuery, answer: Callable[[ContextQuery], list[T]], is_found: Callable[[T], bool]
 ) -> list[T]:
-    """The answer for each context: from its group if the group has one, else from the store.
+    """The answer for each context: from its group if the group has an answer, else from the store.
 
-    Both are asked: a rare match in the group would hide a frequent match in the store, and so reveal the rare match.
+    The two are searched separately. In one search, a rare match in the group would replace a frequent match in the store, and
+    this would reveal the rare match.
     """
     if query.group is None or query.scope not in (None, "group_first"):
         return answer(query)
@@ -167,8 +169,8 @@ def _tail(context: Tokens, length: int) -> Tokens:
 
 
 def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Frequent, longest: int) -> list[Occurrence]:
-    """``places`` with windows cut until they are frequent: first as many tokens after the pattern as possible, then
-    before it.
+    """``places``, whose windows (the pattern and the tokens around it) are cut until they are frequent. First as many tokens
+    after the pattern as possible are kept, then before it.
 
     Args:
         pattern: tokens of the pattern, which is frequent.
@@ -191,7 +193,7 @@ def largest_frequent(limits: Sequence[int], text: Callable[[int, int], Tokens], 
     """For each entry, the largest size, from 0 to its limit, at which ``text(entry, size)`` is frequent. The text of size
     0 is frequent.
 
-    The limits are tried first, because most are frequent. For the other entries, the sizes are bisected.
+    First the limits are tried, because most texts of this size are frequent. For the other entries, the sizes are bisected.
     """
     low, high, sizes = [0] * len(limits), list(limits), list(limits)
     while open_ := [at for at in range(len(limits)) if low[at] < high[at]]:
@@ -217,8 +219,8 @@ class HiddenPaths:
 
     @contextmanager
     def in_errors(self, stores: Mapping[str, Retriever]) -> Iterator[None]:
-        """Errors of the block have the names of ``stores`` in place of their folders. The folders are logged. An error
-        that recurs is logged once."""
+        """In errors of the block, the names of ``stores`` replace their folders. The folders are logged. An error that recurs is
+        logged once."""
         try:
             yield
         except SuffolkError as error:

@@ -7,7 +7,7 @@
     GET  /v1/info         describes the datastores
     GET  /v1/tokenizer    tokenizer.json of ?datastore=wiki
 
-Only "contexts" or "tokens" is required; "text" may stand in place of both. "max_nodes" is one number, or one per context.
+Only "contexts" or "tokens" is required. "text" may be given instead of these. "max_nodes" is one number, or one per context.
 "datastore" may be omitted if there is only one.
 "datastores": [{"name": "wiki"}, {"name": "code", "weight": 3}] searches several as one.
 Limits and admission are the same as for gRPC.
@@ -162,7 +162,7 @@ def _endpoint(
     role: Role = Role.READ,
     keys: Sequence[str] = (),
 ) -> Callable[[Request], Awaitable[Response]]:
-    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: keys that the query may
+    """``role``: if a caller has this role in no tenant, it is refused before the body is read. ``keys``: keys that the query may
     have."""
 
     async def answer(request: Request) -> Response:

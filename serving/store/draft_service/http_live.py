@@ -53,7 +53,7 @@ class DocumentBody(NullsBody):
 
 
 class AppendBody(StoreBody):
-    """The keys of an append. ``group``: of all documents that name none."""
+    """The keys of an append. ``group``: the group of all documents that name no group."""
 
     documents: Annotated[list[DocumentBody], FailFast(), Field(max_length=limits.MAX_DOCUMENTS)]
     group: str | None = None
@@ -76,8 +76,8 @@ def read_append(data: bytes) -> tuple[AppendBody, list[npt.NDArray[Any] | None]]
 
 
 def token_array(document: DocumentBody, field: str) -> npt.NDArray[Any] | None:
-    """The token ids of a document; None for a text. Raises InvalidField for both or neither. ``field``: the document's
-    name."""
+    """The token ids of a document; None if it is a text. Raises InvalidField unless it has one of the two. ``field``: the
+    document's name."""
     if ("tokens" in document.model_fields_set) == (document.text is not None):
         raise InvalidField(field, ": give either tokens or text")
     return np.array(document.tokens, np.int32) if document.text is None else None

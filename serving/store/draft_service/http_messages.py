@@ -78,8 +78,8 @@ class LookupBody(StoresBody):
 class DraftBody(LookupBody):
     """The keys of a draft.
 
-    ``max_nodes``: one number, or one per context. ``texts``: add the text of each node. ``by_datastore``: add its count in each
-    datastore.
+    ``max_nodes``: one number, or one per context. ``texts``: add the text of each node. ``by_datastore``: add the count of each
+    node in each datastore.
     """
 
     max_depth: Annotated[Int, Field(ge=1, le=limits.MAX_DEPTH), OR_NULL] = context_query.DEFAULT_MAX_DEPTH
@@ -182,7 +182,7 @@ def encode_pattern(service: DraftService, body: OccurrencesBody, expired: Expire
 def describe_tree(
     service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree, expired: Expired
 ) -> dict[str, Any]:
-    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises as ``path_counts``."""
+    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises the errors of ``path_counts``."""
     found: dict[str, Any] = {}
     if body.texts:
         found["texts"] = node_texts(service.chosen(body.choices(), expired), context, tree)

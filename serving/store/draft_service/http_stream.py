@@ -39,8 +39,8 @@ from suffolk.serving.store.draft_service.service import DraftService
 
 T = TypeVar("T")
 _DOCUMENTS = TypeAdapter(list[DocumentBody])
-"""Parses several lines at once, in a fraction of the time of single lines. After an error, single lines show which one
-is wrong."""
+"""Parses several lines at once, in a fraction of the time of single lines. After an error, lines are parsed one by one, to find
+the wrong line."""
 
 
 def stream_endpoint(

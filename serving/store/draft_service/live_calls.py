@@ -75,12 +75,12 @@ class LiveCalls:
         return total
 
     def get(self, name: str, id: str) -> DocumentState:
-        """What a datastore has of the documents with an id. Raises NotFound: there are none."""
+        """The state of the documents with an id. Raises NotFound: there are no such documents."""
         return self._find(name, Role.APPEND).get(id)
 
     def delete(self, name: str, ids: Sequence[str], where: Sequence[str], group: str) -> LiveDeletion:
-        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``flush``, except for a
-        group."""
+        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted in the same case as ``flush``, except for
+        a group."""
         store = self._find(name, Role.ADMIN)
         rewrites = not group and not isinstance(store, ReplicatedStore)  # a replica has no files, and may wait
         with self._service.exclusive_change(name) if rewrites else nullcontext():
@@ -120,7 +120,7 @@ class LiveCalls:
 
 
 def add_appended(total: Appended | None, more: Appended) -> Appended:
-    """The sum of appends. ``total``: of the replies before; None if there are none."""
+    """The sum of appends. ``total``: the sum of the replies before; None if there are none."""
     if total is None:
         return more
     return Appended(

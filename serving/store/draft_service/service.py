@@ -132,7 +132,7 @@ class DraftService:
     def occurrences(
         self, choices: Choices, query: OccurrenceQuery, expired: Expired, text: str = ""
     ) -> list[Occurrence]:
-        """Places of a pattern, in documents of the datastores. ``text``: in place of the pattern. See ``draft``.
+        """Places of a pattern, in documents of the datastores. ``text``: a text instead of the pattern. See ``draft``.
 
         Raises:
             PermissionDenied: the server does not show occurrences.
@@ -168,9 +168,9 @@ class DraftService:
         return [replace(place, datastore=name) for place in found]
 
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Info by datastore name: of ``names``, or if there are none, of all datastores that the caller may read.
+        """Datastore name -> its info, for ``names``, or if ``names`` is empty, for all datastores that the caller may read.
 
-        Omits paths on the server. Adds ``role``, the caller's, and ``min_count`` if rare text is hidden.
+        Omits paths on the server. Adds the caller's ``role``, and ``min_count`` if rare text is hidden.
         """
         hidden = {"min_count": self._min_count} if self._min_count > 1 else {}
         names = [self._resolve(name) for name in names] or self._visible()
@@ -213,7 +213,7 @@ class DraftService:
         return [store for name, store in self._datastores.items() if tenant_of(name) == tenant]
 
     def weights(self, choices: Choices) -> dict[str, int]:
-        """Weights by the full names of datastores, at least one. Raises as ``chosen``."""
+        """Weights by the full names of datastores, at least one. Raises the errors of ``chosen``."""
         return {self._resolve(each.name): each.weight for each in check_choices(choices)} or {self._resolve(""): 1}
 
     def chosen(self, choices: Choices, expired: Expired) -> Retriever:
@@ -234,8 +234,8 @@ class DraftService:
 
     @contextmanager
     def exclusive_change(self, name: str) -> Iterator[None]:
-        """No other flush or deletion of datastore ``name`` runs during the block. Raises ResourceExhausted if another one
-        runs."""
+        """Exclude other flushes and deletions of datastore ``name`` during the block. Raises ResourceExhausted if one runs
+        already."""
         name = self._resolve(name)
         with self._change_lock:
             if name in self._changing:

@@ -17,7 +17,7 @@ MAX_STREAMS = 4
 MAX_TENANT_STREAMS = 2
 """Streams of appends of one tenant at a time."""
 FIRST_MESSAGE_SECONDS = 5.0
-"""Seconds within which the first message of a stream must come."""
+"""Seconds within which the first message of a stream must arrive."""
 STREAM_SECONDS = 60.0
 """Seconds that a stream of appends may be silent."""
 

@@ -131,8 +131,8 @@ def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound
     """The rising sequences of the documents that an append removes.
 
     Args:
-        replace: whether the batch replaces its groups; else the oldest documents that do not fit are removed.
-        bound: tokens of a group; the batch itself is within it.
+        replace: whether the batch replaces its groups. If not, the oldest documents that do not fit are removed.
+        bound: the most tokens of a group; the batch itself does not exceed it.
     """
     removed = [np.empty(0, np.uint64)]
     for key, added in batch.group_tokens().items():
@@ -179,7 +179,7 @@ class AppendKeys:
         """The append that had this key; None if there is none.
 
         Raises:
-            InvalidArgument: it had another number of documents or tokens.
+            InvalidArgument: this append had another number of documents or tokens.
         """
         found = self._known.get(key)
         if found is not None and (found.documents, found.tokens) != (documents, tokens):
@@ -190,7 +190,7 @@ class AppendKeys:
         return found
 
     def all(self) -> list[KeyedAppend]:
-        """All keys, in order, after an entry that lets a reader forget others."""
+        """All keys, in order. They follow an entry that makes a reader forget all earlier keys."""
         return [KeyedAppend(FORGET), *self._known.values()]
 
     def _oldest(self) -> KeyedAppend:
@@ -198,6 +198,6 @@ class AppendKeys:
 
 
 def hash_key(key: str, secret: str) -> bytes:
-    """The 16 bytes by which a key is known. ``secret``: of the store, in hex. Raises as ``check_key``."""
+    """The 16 bytes by which a key is known. ``secret``: of the store, in hex. Raises the errors of ``check_key``."""
     name = check_key(key).encode("utf-8", "replace")
     return blake2b(name, digest_size=16, key=bytes.fromhex(secret), person=b"append key").digest()

@@ -20,7 +20,7 @@ class LogReport:
 
     Attributes:
         records: changes.
-        documents, tokens: what the changes append, including documents that were published or removed since.
+        documents, tokens: appended by the changes, including documents that were published or removed since.
         bytes: good bytes of all files.
         torn: the incomplete record at the end of the newest file, or None. A crash left it, or a process is writing it.
     """

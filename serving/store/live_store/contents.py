@@ -121,10 +121,10 @@ def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
 
 
 def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None = None) -> int:
-    """The sequence below which the oldest documents lie: ``tokens`` tokens in all, and all documents older than time
-    ``before``.
+    """The sequence of the first document to keep. The older documents have at least ``tokens`` tokens in all, and include all
+    documents from before the time ``before``.
 
-    Returns ``end`` if these are all documents below ``end``.
+    Returns ``end`` if no document below ``end`` is to be kept.
     """
     left = tokens
     for page in live_pages(index, end, tokens=False):
@@ -138,7 +138,7 @@ def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None =
 
 
 def pack_origin(origin: LiveOrigin) -> bytes:
-    """``origin`` as JSON, without what is empty.
+    """``origin`` as JSON, without empty fields.
 
     Raises:
         InvalidArgument: the source, the metadata or the group is not allowed.

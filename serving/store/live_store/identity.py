@@ -58,7 +58,7 @@ class StoreIdentity:
         return int.from_bytes(digest, "little") or 1
 
     def require(self, manifest: Manifest, store: Path) -> None:
-        """Refuse a generation that holds other tokens.
+        """Refuse a generation with another kind of tokens.
 
         Raises:
             Unsupported: vocabulary, tokenizer or order depth differ.
@@ -149,7 +149,7 @@ def create_identity(store: Path, tokenizer: str | Path | None, size: int | None,
 
 
 def open_identity(store: Path) -> StoreIdentity:
-    """The identity of the store; it is made if the datastore has no live documents yet.
+    """The identity of the store. It is made if the datastore has no live documents yet.
 
     Raises:
         NotFound: the folder holds neither a datastore nor a live store.

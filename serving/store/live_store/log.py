@@ -99,7 +99,7 @@ class Log:
 
     @property
     def failure(self) -> str | None:
-        """Why the log takes no more changes; None if it does."""
+        """Why the log takes no more changes; None if it takes changes."""
         return self._failure
 
     @property
@@ -111,7 +111,7 @@ class Log:
         """Write the record with this ``body``; returns the offset to ``acknowledge``. A refused record leaves no trace.
 
         Args:
-            newest: the highest sequence of a document in it, or 0.
+            newest: the highest sequence of a document in the record; 0 if it has no documents.
 
         Raises:
             ResourceExhausted: the disk is full. A later call works again when there is space.
@@ -139,7 +139,7 @@ class Log:
         return self._written
 
     def withdraw(self, body: bytes) -> None:
-        """Remove the record with this ``body``, which must be the last one written and not acknowledged."""
+        """Remove the record with this ``body``. It must be the last record, and must not be acknowledged yet."""
         size = PREFIX.size + len(body)
         with self._sync_lock, self._lock:
             self._cut(self._require(), self._size - size)
@@ -149,7 +149,7 @@ class Log:
             self._synced = min(self._synced, self._written)
 
     def acknowledge(self, offset: int) -> bool:
-        """Under ``always``, wait until everything up to ``offset`` is on disk. Returns whether it is.
+        """With ``always``, wait until everything up to ``offset`` is on disk. Returns whether it is on disk.
 
         Raises:
             Unavailable: the sync failed; it is unknown what is on disk. The log takes no more changes.
@@ -159,7 +159,7 @@ class Log:
         return self._synced >= offset
 
     def acknowledge_all(self) -> bool:
-        """As ``acknowledge``, for everything that is written."""
+        """The same as ``acknowledge``, for everything that is written."""
         return self.acknowledge(self._written)
 
     def sync(self, offset: int | None = None) -> None:
@@ -180,12 +180,12 @@ class Log:
         failpoint("log.synced")
 
     def rotate(self) -> int:
-        """Begin a new file, unless the current one holds no record. Returns the number of the file before it.
+        """Begin a new file, unless the current file holds no record. Returns the number of the file before it.
 
         The file before it does not change any more.
 
         Raises:
-            ResourceExhausted, Unavailable: as ``write``; the file before it stays in use.
+            ResourceExhausted, Unavailable: see ``write``; the current file stays in use.
         """
         with self._sync_lock:
             if self._failure is not None:
@@ -211,8 +211,8 @@ class Log:
         return self._number - 1
 
     def checkpoint(self, through: int, bodies: Iterable[bytes], newest: int) -> None:
-        """Replace all files up to number ``through`` by records with these ``bodies``. They hold the documents that
-        remain of the files.
+        """Replace all files up to number ``through`` by records with these ``bodies``, which hold the remaining documents of
+        these files.
 
         Raises:
             ResourceExhausted: the disk is full; the files stay.

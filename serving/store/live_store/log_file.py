@@ -2,7 +2,7 @@
 
 The log is a folder of files ``NUMBER.log``, in rising order without gaps. ``NUMBER.checkpoint`` replaces all files up to that
 number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write. It also has the
-checksum of the last record in that file, so no file can take the place of another.
+checksum of the last record in that file, so a reader notices if a file is replaced by another.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def create_file(path: Path, content: bytes) -> int:
 
 
 def write_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write and sync a file; returns its size. A failed file is removed. Raises as ``create_file``."""
+    """Write and sync a file; returns its size. A failed file is removed. Raises the errors of ``create_file``."""
     size = 0
     try:
         with open(path, "wb", opener=lambda name, flags: os.open(name, flags, OWNER_ONLY)) as file:

@@ -41,8 +41,8 @@ class Maintenance:
         )
 
     def round(self) -> None:
-        """Call ``work``. An error is logged and kept in ``error``. Until the pause after it is over, only ``relieve``
-        is called."""
+        """Call ``work``. An error is logged and kept in ``error``. During the pause after an error, only ``relieve`` is
+        called."""
         now = time.monotonic()
         if now < self._retry_at:  # a wake-up by each append must not repeat a failure immediately
             self._try(self.relieve)
@@ -76,7 +76,7 @@ class Maintenance:
                 self._evict_memory(self._bounds.excess(0))
 
     def _flush_is_due(self) -> bool:
-        """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next flush."""
+        """Whether documents without a group have ``flush_tokens`` tokens. Removed documents count until the next flush."""
         flush, writer = self._settings.flush_tokens, self._writer
         return bool(flush and writer.unpublished_tokens >= flush and writer.index.stats()["tokens"] >= flush)
 
@@ -113,7 +113,7 @@ class Maintenance:
         return excess
 
     def _try(self, work: Callable[[], None]) -> bool:
-        """Whether ``work`` succeeds."""
+        """Call ``work``. Returns whether it succeeded."""
         try:
             work()
         except Exception as error:  # noqa: BLE001  an error of any kind must not end the thread

@@ -123,7 +123,7 @@ def published_size(files: Datastore | None) -> tuple[int, int]:
 def _to_merge(
     store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], settings: LiveSettings
 ) -> tuple[SegmentEntry, ...]:
-    """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
+    """The last segments of ``base`` to merge with ``entries``: live segments without deleted documents."""
     size = sum(entry.tokens + entry.documents for entry in entries)
     chosen: list[SegmentEntry] = []
     periods = {period(entry.live_time or 0, settings) for entry in entries}
@@ -159,7 +159,8 @@ def write_live_segments(
 def merge_live_segments(
     workspace: Workspace, entries: Sequence[SegmentEntry], generation: int, threads: int
 ) -> SegmentEntry:
-    """One segment of the documents of ``entries``, published ones and new ones, in order. The new ones' files are removed."""
+    """One segment of the documents of ``entries``, published and new segments in order. The files of the new segments are
+    removed."""
     old_folder = workspace.store / SEGMENTS_NAME
     places = [(workspace.new_segment(entry.name), old_folder / entry.name) for entry in entries]
     paths = [new if new.exists() else old for new, old in places]

@@ -35,7 +35,7 @@ class PublishedFiles:
 
     @property
     def generation(self) -> int:
-        """Its number; 0 if there is none."""
+        """The number of the generation; 0 if there is none."""
         return self.datastore.manifest.generation if self.datastore is not None else 0
 
     @property
@@ -45,11 +45,11 @@ class PublishedFiles:
 
     @property
     def segments(self) -> int:
-        """Number of its segments."""
+        """The number of segments of the generation."""
         return len(self.datastore.manifest.segments) if self.datastore is not None else 0
 
     def size(self) -> tuple[int, int]:
-        """Its tokens and documents, without deleted ones."""
+        """The tokens and documents of the generation, without deleted documents."""
         return published_size(self.datastore)
 
     def live_segments(self) -> list[tuple[SegmentEntry, int]]:
@@ -57,7 +57,7 @@ class PublishedFiles:
         return live_segments(self.datastore.manifest) if self.datastore is not None else []
 
     def live_tokens(self) -> int:
-        """Tokens in ``live_segments``, with deleted ones; 0 if all documents of the generation are deleted."""
+        """Tokens in ``live_segments``, including deleted documents; 0 if all documents of the generation are deleted."""
         return sum(entry.tokens for entry, _ in self.live_segments()) if self.size()[1] else 0
 
     def take_up(self) -> bool:
@@ -81,7 +81,7 @@ class PublishedFiles:
     def flush(self) -> int | None:
         """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
 
-        REQUIRES: ``lock`` is held. Raises as ``LiveStore.flush``.
+        REQUIRES: ``lock`` is held. Raises the errors of ``LiveStore.flush``.
         """
         self.take_up()  # raises if that fails; else a bad generation would be published again
         index, tokens = self._writer.index, 0
@@ -104,6 +104,7 @@ class PublishedFiles:
         return manifest.generation
 
     def drop(self, names: Collection[str]) -> None:
-        """Publish a generation without the segments ``names``. REQUIRES: ``lock`` is held. Raises as ``drop_published``."""
+        """Publish a generation without the segments ``names``. REQUIRES: ``lock`` is held. Raises the errors of
+        ``drop_published``."""
         drop_published(self._path, names, self._settings.threads)
         self.take_up()

@@ -25,7 +25,7 @@ class LiveQueries(Retriever):
 
     Attributes:
         path: the store's folder.
-        identity: what never changes in it.
+        identity: the settings of the store that never change.
     """
 
     path: Path

@@ -24,7 +24,7 @@ from suffolk.serving.store.live_store.record import Change, Layout, decode, find
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """The end of the last file if it is no whole record: a crash left it, or it is being written."""
+    """The end of the last file if it is not a whole record: a crash left it, or a process is writing it."""
 
     path: Path
     offset: int
@@ -82,7 +82,7 @@ def read_log(folder: Path) -> RecoveredLog:
 
 
 def read_shared_log(folder: Path) -> RecoveredLog:
-    """As ``read_log``, while another process may append to the log, and replace and remove files."""
+    """The same as ``read_log``, while another process may append to the log, and replace and remove files."""
     before = ""
     while True:
         try:
@@ -117,7 +117,7 @@ def _content(path: Path, grows: bool) -> memoryview:
 
 
 def _records(path: Path, content: memoryview, header: Header) -> tuple[list[Change], int, int]:
-    """The changes up to the first byte that begins no whole record, the place of that byte, and the last record's checksum."""
+    """The changes of all whole records at the start, the place of the first byte after them, and the last record's checksum."""
     found, place, last = [], header.bytes, header.layout.salt
     while (record := decode(content[place:], header.layout)) is not None:
         if header.layout.chained and record.before != last:

@@ -1,9 +1,9 @@
 """Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
 
-Layout (docs/reference/file-format.md): u64 bytes of the body, u32 checksum of the record before, u32 CRC-32 of salt,
-length, that checksum and the body; the body. The body is a head, then columns with an entry for each document or token.
-The salt is random in each file, so no document can imitate a record. The checksums form a chain, which shows a missing,
-doubled or replaced record.
+Layout (docs/reference/file-format.md): u64 bytes of the body; u32 checksum of the previous record; u32 CRC-32 of the salt, the
+length, the checksum of the previous record, and the body; the body. The body is a head, then columns with an entry for each
+document or token. The salt is random in each file, so no document can imitate a record. The checksums form a chain, which shows a
+missing, doubled or replaced record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 VERSION = 3
 """Version of the files that are written."""
 PREFIX = struct.Struct("<QII")
-"""Bytes of the body, the checksum of the record before, and the record's own."""
+"""Bytes of the body, the checksum of the previous record, and the checksum of this record."""
 _OLD_PREFIX = struct.Struct("<QI")
 """The prefix in versions 1 and 2, without a chain."""
 _HEAD = struct.Struct("<QIIIII")
@@ -42,12 +42,12 @@ def _none(dtype: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class KeyedAppend:
-    """An append that was given a key, and its outcome.
+    """An append with a key, and its outcome.
 
     Attributes:
         key: 16 bytes, a hash of the key. FORGET: readers forget earlier keys.
         sequence, documents, tokens, replaced: as in ``Appended``.
-        time: when it was made, in seconds.
+        time: when the append was made, in seconds.
     """
 
     key: bytes
@@ -68,7 +68,7 @@ class Change:
     Attributes:
         tokens: uint16 or uint32 [all tokens], the documents one after the other.
         lengths: uint32[documents], tokens of each document.
-        sequences: uint64[documents], rising; no two documents of a store have the same.
+        sequences: uint64[documents], rising; no two documents of a store have the same sequence.
         groups: uint64[documents], keys of groups; 0: no group.
         times: int64[documents], seconds.
         origins: bytes of each document's origin (``suffolk.serving.store.live_store.contents``).
@@ -114,7 +114,7 @@ class Layout:
 
     @property
     def chained(self) -> bool:
-        """Whether a record holds the checksum of the record before it. The first one holds the salt."""
+        """Whether a record holds the checksum of the previous record. The first record holds the salt."""
         return self.version >= 3
 
     @property
@@ -152,7 +152,7 @@ def encode(change: Change) -> bytes:
 
 
 def frame(body: bytes, salt: int = 0, before: int = 0) -> bytes:
-    """The record with this body in a file with this salt. ``before``: the checksum of the record before."""
+    """The record with this body in a file with this salt. ``before``: the checksum of the previous record."""
     fields = PREFIX.pack(len(body), before, 0)[:-4]
     return b"".join((fields, _checksum(body, fields, salt).to_bytes(4, "little"), body))
 
@@ -182,7 +182,7 @@ def encode_body(change: Change) -> bytes:
 
 
 def decode(data: memoryview, layout: Layout = WIRE) -> Record | None:
-    """The record at the beginning of ``data``; None if no whole one is there. Its arrays are views of ``data``."""
+    """The record at the beginning of ``data``; None if there is no whole record. Its arrays are views of ``data``."""
     prefix = layout.prefix
     if len(data) < prefix.size:
         return None
@@ -266,7 +266,7 @@ class ChangeFeed(Protocol):
         ...
 
     def publish(self, change: Change, body: bytes, position: int) -> None:
-        """Pass a change on. ``body``: of its record in the log. ``position``: the number of the next change."""
+        """Pass a change on. ``body``: the body of its record in the log. ``position``: the number of the next change."""
         ...
 
     def clear(self) -> None:

@@ -30,8 +30,8 @@ class Recovered:
 
     Attributes:
         index: the documents that are not published, and all documents of groups.
-        log: what was read.
-        next_sequence: higher than each sequence that was given out.
+        log: the log that was read.
+        next_sequence: higher than each sequence that a document or change ever had.
         newest_time: the highest time of a document, published or not; 0 if there is none.
         ungrouped_tokens: tokens in ``index`` of documents without a group.
         holds_removed: whether the log holds documents that are removed, or published.
@@ -89,7 +89,7 @@ class Replay:
 
 
 def replay(changes: Sequence[Change], flushed_through: int) -> Replay:
-    """Apply ``changes`` to nothing.
+    """Apply ``changes`` to an empty store.
 
     Args:
         flushed_through: documents without a group up to this sequence are in published files, and are left out.

@@ -29,12 +29,12 @@ class LiveSettings:
             synced. In all three, an acknowledged append survives the end of the process. Only with
             ``always`` does every acknowledged append survive a power loss.
         interval: seconds between syncs.
-        max_tokens, max_bytes: bounds of what was appended; 0: none. ``max_tokens`` also bounds the tokens in published live
-            segments, ``max_bytes`` only memory. The oldest documents are dropped first.
+        max_tokens, max_bytes: bounds of the appended documents; 0: no bound. ``max_tokens`` also bounds the tokens in published
+            live segments, ``max_bytes`` only memory. The oldest documents are dropped first.
         max_group_tokens: bound of each group. Its oldest documents are dropped first.
         ttl_seconds: older documents are removed; 0: none are.
-        evict: the order of eviction. ``age``: the oldest documents first. ``use``: whole groups
-            first, the least recently used one first; after all groups, the oldest other documents.
+        evict: the order of eviction. ``age``: the oldest documents first. ``use``: first whole groups, beginning with the least
+            recently used group; after all groups, the oldest other documents.
         flush_tokens: documents without a group are published as segment files when they have this many tokens; 0: only
             ``flush`` publishes.
         residency, threads: as ``suffolk.datastore.datastore.open_datastore``.
@@ -59,8 +59,8 @@ class LiveSettings:
 
     @property
     def most_segment_tokens(self) -> int:
-        """About the largest size of a published live segment. ``max_tokens`` evicts whole segments, so a segment is at
-        most 1/8 of that bound."""
+        """The approximate largest size of a published live segment. Whole segments are evicted, so a segment has at most 1/8 of
+        ``max_tokens``."""
         return min(MAX_SEGMENT_TOKENS, max(1, self.max_tokens // 8)) if self.max_tokens else MAX_SEGMENT_TOKENS
 
     @property

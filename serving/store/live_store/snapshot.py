@@ -38,7 +38,7 @@ class SnapshotReport:
         store, output: the folders.
         generation: number of the copied generation; 0 if none is published.
         files, bytes: number and size of the files.
-        log_bytes: of these, the log of what is not published yet.
+        log_bytes: the part of ``bytes`` that is the log of unpublished changes.
         seconds: wall time.
     """
 

@@ -41,14 +41,14 @@ DEFAULT_SETTINGS = LiveSettings()
 
 
 def open_live_store(path: str | Path, settings: LiveSettings = DEFAULT_SETTINGS) -> LiveStore:
-    """Open the datastore at ``path`` for appending. What was appended and not yet published is read from its log.
+    """Open the datastore at ``path`` for appending. Documents that are not published yet are read from its log.
 
     Raises:
         NotFound: there is neither a datastore nor a live store.
         Corruption: a file is damaged or missing.
         Unsupported: a newer version wrote a file, or the published generation has another vocabulary or tokenizer.
-        Unavailable: another process has it open for appending.
-        InvalidArgument: it is a copy of a store on other servers.
+        Unavailable: another process has the datastore open for appending.
+        InvalidArgument: the datastore is a copy of a store on other servers.
     """
     refuse_replica(Path(path))
     return LiveStore(Path(path), settings)
@@ -79,8 +79,8 @@ def create_live_store(
 class LiveStore(LiveQueries, Appendable):
     """A published generation and the documents appended since, searched together. Thread-safe.
 
-    A query sees all of an append or nothing of it. Counts are exact: they include no removed document. One process at a time has
-    a store open for appending. Other processes can open its published generation.
+    A query sees all of an append or nothing of it. Counts are exact: they include no removed document. Only one process at a time
+    can open a store for appending. Other processes can open its published generation.
 
     A group is a name for documents that belong together: a prompt, a user, a repository. Its documents stay in memory and in the
     log. Documents without a group are published as segment files by ``flush``.
@@ -112,7 +112,7 @@ class LiveStore(LiveQueries, Appendable):
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
-        """Append several documents: all or nothing, and all visible together. Arguments and errors as for ``append``.
+        """Append several documents: all or nothing, and all visible together. The arguments and errors are those of ``append``.
 
         Args:
             group: a group for all documents, or a sequence with a group or None for each.
@@ -149,9 +149,9 @@ class LiveStore(LiveQueries, Appendable):
             dry_run: count the documents, but delete none.
 
         Raises:
-            InvalidArgument: nothing is given, a condition cannot be parsed, or no document has its field.
+            InvalidArgument: nothing is given, a condition cannot be parsed, or no document has the field of a condition.
             NotFound: the group has no documents.
-            ResourceExhausted, Unavailable: as ``append``; another process may be writing to the datastore.
+            ResourceExhausted, Unavailable: see ``append``; another process may be writing to the datastore.
         """
         if group is not None:
             if ids or where:
@@ -181,10 +181,10 @@ class LiveStore(LiveQueries, Appendable):
             )
 
     def get(self, id: str) -> DocumentState:
-        """What the store has of the documents with this id.
+        """The state of the documents with this id.
 
         Raises:
-            NotFound: it has none.
+            NotFound: there are no such documents.
         """
         query = parse_query([id], ())
         with self._files.lock:
@@ -200,7 +200,7 @@ class LiveStore(LiveQueries, Appendable):
     def flush(self) -> int | None:
         """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
 
-        Queries and appends go on. The log of what was published is removed.
+        Queries and appends go on. The log of the published documents is removed.
 
         Raises:
             Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -210,7 +210,7 @@ class LiveStore(LiveQueries, Appendable):
             return self._files.flush()
 
     def scrub(self) -> None:
-        """Rewrite the log without the text of removed documents. A thread does so anyway, within the time that
+        """Rewrite the log now, without the text of removed documents. Without this call, a thread does so within the time that
         ``removed_text`` states.
 
         Raises:
@@ -251,7 +251,7 @@ class LiveStore(LiveQueries, Appendable):
                 yield Document(origin.source, origin.metadata, tokens.astype(np.uint32))
 
     def info(self) -> dict[str, Any]:
-        """Facts of the published generation (``Datastore.info``) and, as ``live``, ``stats``."""
+        """Facts of the published generation (``Datastore.info``). The entry ``live`` has the result of ``stats``."""
         stats = self.stats()
         files = self._files.datastore
         facts = files.info() if files is not None else {"segments": [], "bytes": 0, "generation": 0}

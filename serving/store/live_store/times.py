@@ -9,8 +9,8 @@ from collections.abc import Callable
 DELETED_SECONDS = 60.0
 """The text of a deleted document stays in the log for at most this time, and for the duration of one rewrite."""
 REPLACED_SECONDS = 3600.0
-"""As DELETED_SECONDS, for replaced, evicted or expired documents. It is longer because these are many, and a rewrite
-copies all others."""
+"""The same for replaced, evicted or expired documents. The time is longer because these are many, and a rewrite copies all
+remaining documents."""
 
 
 class StoreClock:
@@ -49,11 +49,11 @@ class RemovedText:
         self._deadline = math.inf
 
     def note_deleted(self) -> None:
-        """Documents were deleted: no query finds them any more."""
+        """Note that documents were deleted: no query finds them any more."""
         self._note(DELETED_SECONDS)
 
     def note_replaced(self) -> None:
-        """Documents were replaced or evicted, or have expired: queries no longer find them."""
+        """Note that documents were replaced or evicted, or have expired: queries no longer find them."""
         self._note(REPLACED_SECONDS)
 
     def is_due(self) -> bool:
@@ -61,11 +61,11 @@ class RemovedText:
         return self._steady() >= self._deadline
 
     def clear(self) -> None:
-        """A rewrite begins. It leaves out what was removed until now."""
+        """Note that a rewrite begins. It leaves out all text that was removed until now."""
         self._deadline = math.inf
 
     def note_failure(self) -> None:
-        """A rewrite failed."""
+        """Note that a rewrite failed."""
         self._note(0.0)
 
     def _note(self, seconds: float) -> None:

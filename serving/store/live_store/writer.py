@@ -37,7 +37,7 @@ DOCUMENT_BYTES = 128
 class LiveWriter:
     """The index and the log of one store, recovered from disk. Thread-safe.
 
-    Every change takes numbers: one for each of its documents, or one for itself.
+    Every change takes numbers: one for each of its documents, or one number if it has no documents.
 
     Args:
         manifest: the published generation; None if there is none.
@@ -92,7 +92,7 @@ class LiveWriter:
 
     @property
     def repeats(self) -> bool:
-        """Whether the store repeats another store's changes, and makes none of its own."""
+        """Whether the store repeats another store's changes, and makes no changes of its own."""
         return self._feed is not None and not self._feed.leads
 
     def now(self) -> int:
@@ -122,7 +122,7 @@ class LiveWriter:
         return Appended(made.sequence, made.documents, made.tokens, made.replaced, durable)
 
     def remove(self, sequences: Sequence[int]) -> bool:
-        """Remove documents in memory; unknown ones are ignored. Returns whether the change is on disk.
+        """Remove documents in memory; unknown numbers are ignored. Returns whether the change is on disk.
 
         Raises:
             ResourceExhausted, Unavailable: as ``append``.
@@ -183,20 +183,19 @@ class LiveWriter:
                 self._feed.clear()
 
     def begin_at(self, sequence: int) -> None:
-        """Lead from now on. The next change has at least number ``sequence``. Its time is no earlier than that of any
-        change before."""
+        """Lead from now on. The next change has at least number ``sequence``. Its time is not before the time of an earlier
+        change."""
         with self._lock:
             self._next = max(self._next, sequence)
             self.clock.set(max(self._newest_time, self.clock.now()))
 
     def set_time(self, now: int) -> None:
-        """Give documents the time of the store that leads. So this copy removes no document too early if it leads
-        later."""
+        """Give documents the time of the store that leads. So if this copy leads later, it removes no document too early."""
         self.clock.set(now)
 
     @contextmanager
     def paused(self) -> Iterator[int]:
-        """No change is made in the block. The block gets ``next_sequence``."""
+        """Prevent changes during the block, which gets ``next_sequence``."""
         with self._lock:
             yield self._next
 
@@ -287,7 +286,8 @@ class LiveWriter:
         return position
 
     def _own_number(self) -> npt.NDArray[np.uint64]:
-        """The number of a change without documents. Its record names it as removed, so that a reader of the log learns it."""
+        """The number of a change without documents. The record names this number as removed, so that a reader of the log sees
+        it."""
         return np.array([self._next], np.uint64)
 
     def _show(self, change: Change) -> None:

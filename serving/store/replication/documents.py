@@ -1,5 +1,5 @@
-"""Compares copies of a store by the numbers and checksums of their documents. Finds what a copy lacks without a
-history."""
+"""Compares copies of a store by the numbers and checksums of their documents. Finds the documents that a copy lacks, and needs no
+history of changes for this."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class DocumentChecksums:
     """The numbers and checksums of one store's documents, in 17 bytes each. Not thread-safe.
 
     Attributes:
-        digest: the sum of all checksums, modulo 2^64. Stores with the same documents have the same digest, however they
-            got them.
+        digest: the sum of all checksums, modulo 2^64. Stores with the same documents have the same digest, whatever their history
+            is.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Comparison:
     differs: bool
 
     def must_refill(self, position: int, end: int) -> bool:
-        """Whether a follower with the next number ``position`` must begin from nothing, because documents come in order only.
+        """Whether a follower with the next number ``position`` must be emptied first, because documents are added only in order.
 
         ``end``: the leader's next number.
         """
@@ -122,7 +122,7 @@ def compare(ours: Listed, theirs: Listed) -> Comparison:
 def missing_changes(
     index: _native.LiveIndex, end: int, found: Comparison, keys: Sequence[KeyedAppend], dtype: npt.DTypeLike
 ) -> Iterator[Change]:
-    """Changes that give a follower the documents of ``index`` below number ``end``, and no others.
+    """Changes after which a follower has exactly the documents of ``index`` below number ``end``.
 
     Documents come first, and removals last. So a replaced document stays until its replacement is there. The last
     change has the ``keys`` of appends, and names number ``end - 1``. So the follower's next number is ``end``.

@@ -15,17 +15,16 @@ from suffolk.serving.store.live_store.record import Change, ChangeFeed, frame
 from suffolk.serving.store.replication.documents import DocumentChecksums
 
 SILENT_SECONDS = 1.5
-"""A copy that makes no progress for this long leaves the copies in sync. A leader that is silent for this long gets a
-successor."""
+"""A copy that makes no progress for this long is no longer in sync. A leader that is silent for this long is replaced."""
 BROKEN_SECONDS = 0.5
-"""Replaces SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
+"""Is used instead of SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000
-"""A follower that lacks at most this many changes comes in sync. From then on, each change waits for it."""
+"""A follower that lacks at most this many changes may come in sync. From then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
-"""The most bytes of changes that wait for a follower. With more, the follower is dropped. It connects again, and gets what
-it lacks."""
+"""The most bytes of changes that wait for a follower. With more, the follower is dropped. It connects again, and gets the changes
+that it lacks."""
 
 
 class RecordBatch(NamedTuple):
@@ -43,7 +42,7 @@ class Subscription:
     Attributes:
         replica: the follower's id.
         last_seen: when it last confirmed a change, or reported work.
-        confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
+        confirmed: the follower has all changes below this number. 0: it still lacks changes from before it connected.
         ended: why the follower gets no more changes; empty while it gets them.
     """
 
@@ -87,7 +86,7 @@ class Feed(ChangeFeed):
         return not self._refusal
 
     def begin(self, required: Collection[str]) -> None:
-        """Take changes, and acknowledge the changes that all copies in ``required`` have."""
+        """Take changes from now on. A change is acknowledged when all copies in ``required`` have it."""
         with self._changed:
             self._refusal = ""
             self._acknowledged = 0
@@ -96,7 +95,7 @@ class Feed(ChangeFeed):
             self.require(required)
 
     def end(self, refusal: str) -> None:
-        """Take no more changes, and send none. ``refusal``: why, and where they are taken."""
+        """Take and send no more changes. ``refusal``: the reason, and which store takes changes."""
         with self._changed:
             self._refusal = refusal
             for each in list(self._subscriptions.values()):
@@ -150,7 +149,8 @@ class Feed(ChangeFeed):
             reign: result of ``require_copies``. A store that has not led all the time since then may have lost the changes.
 
         Raises:
-            DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
+            DeadlineExceeded: COPY_SECONDS have passed, or the store no longer leads. The changes may stay, or vanish with this
+                leader.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._refusal or reign != self.reign or self._have(position), COPY_SECONDS)
@@ -166,7 +166,7 @@ class Feed(ChangeFeed):
         )
 
     def acknowledge(self, position: int, reign: int) -> bool:
-        """Whether changes below ``position`` are acknowledged: they never vanish. ``reign``: as in ``await_copies``."""
+        """Whether changes below ``position`` are acknowledged, so that they never vanish. ``reign``: as in ``await_copies``."""
         with self._changed:
             if self._refusal or reign != self.reign or not self._have(position):
                 return False
@@ -248,7 +248,7 @@ class Feed(ChangeFeed):
             return RecordBatch(records, subscription.position, subscription.digest)
 
     def confirm(self, subscription: Subscription, position: int) -> None:
-        """Note that the follower has all changes below ``position``. 0: it only reports that it works."""
+        """Note that the follower has all changes below ``position``. With 0, it only reports that it works."""
         with self._changed:
             subscription.last_seen = self._clock()
             if subscription.ended:

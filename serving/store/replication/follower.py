@@ -1,4 +1,4 @@
-"""Runs a replica: one thread decides, another one follows the leader."""
+"""Runs a replica: one thread decides, and another thread follows the leader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG = logging.getLogger("suffolk.server")
 TICK_SECONDS = 0.25
 """Time between two decisions. If the connection to the leader ends, a decision follows immediately."""
 ASK_SECONDS = 0.3
-"""How long a decision waits for the answers of other copies. Later answers count for the next decision."""
+"""How long a decision waits for the answers of other copies. A later answer counts for the next decision."""
 Leader = tuple[str, int]
 """The id of a leader, and its epoch."""
 

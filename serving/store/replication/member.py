@@ -26,7 +26,7 @@ EPOCH_NUMBERS = 1 << 40
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
-"""A leader that reaches neither the register nor its copies for this long stops leading."""
+"""A leader stops leading if it could not read the register for this long while a copy in sync is silent."""
 
 Ask = Callable[[], Mapping[str, ReplicaStatus]]
 """Asks the other copies. Returns the copies that answer, by id."""
@@ -40,12 +40,12 @@ class Member:
         replica: the copy's id.
         new_id: gives the copy another id, and keeps it on disk.
         max_lag: seconds after which the copy answers no queries unless it knows that it is in sync; None: it always answers.
-        on_lead: is called before it takes changes.
+        on_lead: called before the copy takes changes as leader.
         run: an id of this process; empty: a random one.
 
     Attributes:
-        entry: what the register held when it was read last.
-        problem: why the copy neither leads nor follows.
+        entry: the content of the register when it was read last.
+        problem: why the copy does not lead and does not follow.
         lag_changes: changes that the copy lacked when the leader's last message arrived.
         differences: how often the documents of this copy differed from its leader's, or from a follower's.
     """
@@ -118,10 +118,10 @@ class Member:
             return (known.leader, known.epoch) if known.epoch != value.epoch and known.leader in found else None
 
     def lead(self, accept_loss: bool) -> str:
-        """Lead from now on, by order of an operator. Returns what may be lost; empty if nothing is.
+        """Lead from now on, by order of an operator. Returns what may be lost; empty if nothing can be lost.
 
         Raises:
-            Unavailable: it is not in sync, and ``accept_loss`` is not given; or another copy was faster.
+            Unavailable: the copy is not in sync, and ``accept_loss`` is not given; or another copy was faster.
         """
         with self._deciding:
             self.read(0)
@@ -161,7 +161,7 @@ class Member:
             )
 
     def lag_seconds(self) -> float:
-        """Time since it last had everything that its leader had."""
+        """Time since the copy last had all changes of its leader."""
         return self._clock() - self._complete
 
     def status(self) -> ReplicaStatus:
@@ -184,7 +184,7 @@ class Member:
     # Messages of a follower
 
     def hello(self, epoch: int) -> Hello:
-        """Begin to follow the leader of ``epoch``. The copy first stops taking changes, then states what it has."""
+        """Begin to follow the leader of ``epoch``. The copy first stops taking changes, and then lists its documents."""
         with self._role:
             self._stop_leading(f"{self.name} is a copy here, and follows the leader of epoch {epoch}")
             self._received = self._clock()
@@ -195,7 +195,7 @@ class Member:
         """Repeat the changes of the leader of ``epoch``, at the address ``leader``.
 
         Raises:
-            Unavailable: it leads, or knows of a later epoch, or has just taken another id.
+            Unavailable: the copy leads, or knows of a later epoch, or has just taken another id.
             ResourceExhausted: the disk is full.
         """
         with self._role:
@@ -215,9 +215,9 @@ class Member:
             now: the leader's time; 0: unknown.
 
         Raises:
-            Unavailable: it does not follow in this epoch any more.
+            Unavailable: the copy does not follow in this epoch any more.
             ResourceExhausted: the disk or memory is full.
-            Internal: its documents differ from the leader's.
+            Internal: the copy's documents differ from the leader's.
         """
         with self._role:
             if self._following != epoch:
@@ -277,14 +277,14 @@ class Member:
     # Decisions
 
     def _hears(self) -> bool:
-        """Whether it follows a leader that is not silent."""
+        """Whether the copy follows a leader that is not silent."""
         return bool(self._following) and self._following == self.entry.value.epoch and not self._is_silent()
 
     def _is_silent(self) -> bool:
         return self._clock() - self._heard > SILENT_SECONDS
 
     def _take_lead(self, in_sync: Sequence[str] | None = None) -> None:
-        """Try to become the leader. ``in_sync``: the copies that stay in sync; None: all but a leader that is gone."""
+        """Try to become the leader. ``in_sync``: the copies that stay in sync; None: all copies except a leader that is gone."""
         value = self.entry.value
         if in_sync is None:
             rest = [each for each in value.in_sync if each != value.leader or each == self.id]
@@ -304,7 +304,7 @@ class Member:
             self._begin()
 
     def _keep_lead(self) -> None:
-        """As leader: see whether another one was chosen, and change which copies are in sync."""
+        """As leader: check whether another leader was chosen, and change which copies are in sync."""
         try:
             self.read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
         except SuffolkError:
@@ -334,9 +334,9 @@ class Member:
             self._require(self.entry.value.in_sync)
 
     def _wanted(self, value: Leadership) -> set[str]:
-        """The copies that should be in sync. Silent copies are left out if the others are enough.
+        """The copies that should be in sync. Silent copies are left out if the other copies are enough.
 
-        If they are not enough, the leader itself may be cut off. A silent copy in sync can then succeed it sooner.
+        If the others are not enough, the leader itself may be cut off. Then a silent copy in sync can replace it sooner.
         """
         joined = {*value.in_sync, *self._feed.admit(), self.id}
         heard = joined.difference(self._feed.silent())
@@ -388,7 +388,7 @@ class Member:
         not know that id.
 
         Raises:
-            Unavailable: it has left now; it must connect again by its new id.
+            Unavailable: the copy has left now; it must connect again with its new id.
             ResourceExhausted, PermissionDenied: the id cannot be kept on disk.
         """
         if self._left:

@@ -33,7 +33,7 @@ class ReplicaStatus:
         compared: whether it has led, or was compared with a leader, since it started.
         position, digest: the number of its next change, and the sum of the checksums of its documents.
         write_quorum: copies that a change needs before it is acknowledged.
-        followers: for a leader, the number of followers that have everything.
+        followers: for a leader, the number of followers that have all changes.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Welcome:
 
 
 def pack_hello(hello: Hello, first: replication_pb2.FollowRequest) -> Iterator[replication_pb2.FollowRequest]:
-    """The first messages of a follower. ``first``: the beginning of the first one."""
+    """The first messages of a follower. ``first``: the beginning of the first message."""
     first.epoch, first.replica, first.position = hello.epoch, hello.replica, hello.position
     for held, more in _parts(hello.held.astype("<u8").tobytes()):
         first.held, first.more = held, more

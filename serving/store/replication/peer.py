@@ -76,7 +76,7 @@ class Peer:
             raise call_error(error, self._url, "draft service", "the deadline passed") from None
 
     def first_request(self) -> replication_pb2.FollowRequest:
-        """A request to follow, without what the follower says."""
+        """A request to follow, without the follower's state and documents."""
         return replication_pb2.FollowRequest(datastore=self._name)
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ def read_replicas(urls: Sequence[str]) -> Found:
 
 
 def has_leader(found: Iterable[ReplicaStatus | SuffolkError]) -> bool:
-    """Whether one copy leads, in the last epoch of all that answer."""
+    """Whether a copy leads in the latest epoch of all copies that answer."""
     known = [each for each in found if isinstance(each, ReplicaStatus)]
     last = max((each.epoch for each in known), default=0)
     return sum(each.leads and each.epoch == last for each in known) == 1

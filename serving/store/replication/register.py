@@ -82,7 +82,7 @@ class Register(Protocol):
         ...
 
     def swap(self, version: int, value: Leadership) -> bool:
-        """Replace the value of ``version``. Returns whether it is the current value now. After False or an error, read the
+        """Replace the value of ``version``. Returns whether ``value`` is the current value now. After False or an error, read the
         register."""
         ...
 
@@ -107,10 +107,10 @@ def open_register(url: str, name: str) -> Register:
 
 
 class StoredRegister:
-    """A register at a URL of storage with conditional writes: one file for each version, of which the highest counts."""
+    """A register at a URL of storage with conditional writes. Each version is a file, and the highest version counts."""
 
     def __init__(self, url: str) -> None:
-        """Raises InvalidArgument, Unsupported: ``url`` is no place in storage that is known."""
+        """Raises InvalidArgument, Unsupported: ``url`` is not a place in a known kind of storage."""
         self._remote = RemoteFolder(url)
 
     def read(self) -> Entry:
@@ -181,7 +181,7 @@ class EtcdRegister:
         return bool(self._call("txn", {"compare": [unchanged], "success": [put]}).get("succeeded"))
 
     def _call(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer of the first host that gives one. Raises Unavailable: none does, or etcd refuses."""
+        """The answer of the first host that answers. Raises Unavailable: no host answers, or etcd refuses."""
         problems = []
         for host in self._hosts:
             request = urllib.request.Request(f"{host}/v3/kv/{method}", json.dumps(body).encode())
@@ -229,7 +229,7 @@ def obstacle(
     intact: bool,
     found: Mapping[str, ReplicaStatus],
 ) -> str:
-    """Why the copy ``own`` of the store ``name`` may not lead next; empty if it may.
+    """Why the copy ``own`` of the store ``name`` may not lead next; empty if it may lead.
 
     Args:
         value: the register's value.

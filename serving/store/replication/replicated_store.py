@@ -1,4 +1,4 @@
-"""A live store with copies on other servers. One of them leads; the others repeat its changes."""
+"""A live store with copies on other servers. One copy leads, and the other copies repeat its changes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ReplicatedStore(LiveStore):
 
     @property
     def problem(self) -> str:
-        """Why the copy neither leads nor follows; empty if it does either."""
+        """Why the copy does not lead and does not follow; empty if it does one of the two."""
         return "" if self.feed.leads else self.member.problem
 
     def status(self) -> ReplicaStatus:
@@ -96,7 +96,7 @@ class ReplicatedStore(LiveStore):
         return super().native()
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. Raises as ``native``."""
+        """See ``Retriever.occurrences``. Raises the errors of ``native``."""
         self.member.require_fresh()
         return super().find_occurrences(query)
 
@@ -114,7 +114,8 @@ class ReplicatedStore(LiveStore):
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
-        """See ``LiveStore.append_batch``. It returns when all copies in sync have the documents, durable as their settings say.
+        """See ``LiveStore.append_batch``. It returns when all copies in sync have the documents, as durable as their settings
+        say.
 
         Raises:
             Unavailable: the store does not lead, or has too few copies; nothing is changed.
@@ -191,7 +192,7 @@ def replica_id(store: Path) -> str:
 
 
 def new_replica_id(store: Path) -> str:
-    """Give the replica in the folder ``store`` another id. Raises as ``replica_id``."""
+    """Give the replica in the folder ``store`` another id. Raises the errors of ``replica_id``."""
     replica = secrets.token_hex(8)
     write_atomically(store / LIVE_NAME / REPLICA_NAME, json.dumps({"id": replica}).encode())
     return replica

@@ -23,9 +23,9 @@ FOLLOW = "suffolk.v1.ReplicationService/Follow"
 MAX_FOLLOWERS = 8
 """Followers of one store at a time."""
 HEARTBEAT_SECONDS = 0.2
-"""Longest time between two messages to a follower. A follower thus learns within this time that it has everything."""
+"""Longest time between two messages to a follower. So within this time, a follower learns that it has all changes."""
 _FIRST_SECONDS = 5.0
-"""Time within which a follower says what it holds."""
+"""Time within which a follower must list its documents."""
 T = TypeVar("T")
 
 
@@ -34,7 +34,7 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
 
     Args:
         find: the full name and the datastore of a name; raises NotFound if the caller may not read it.
-        has_ended: whether the server has answered its last other call. Streams end only then, because running appends need them.
+        has_ended: whether the server has answered all other calls. Only then do streams end, because running appends need them.
     """
 
     def __init__(self, find: Callable[[str], tuple[str, Retriever]], has_ended: Callable[[], bool]) -> None:

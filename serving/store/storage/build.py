@@ -95,7 +95,7 @@ class RemoteWorkspace(Workspace):
         """Make ``manifest`` the newest generation at the URL.
 
         Raises:
-            Unavailable: another process published one since this build began, or removed segments.
+            Unavailable: another process published a generation since this build began, or removed segments.
         """
         newest = max(generation_numbers(self.remote), default=0)
         if newest != manifest.generation - 1:
@@ -149,7 +149,7 @@ def build_at(
         ray: the address of a cluster, as in ``on_ray``.
 
     Raises:
-        InvalidArgument: there is a datastore at ``url``, and the mode is "new"; or other files.
+        InvalidArgument: there is a datastore at ``url``, and the mode is "new"; or there are other files.
         Unsupported: the datastore at ``url`` has another tokenizer, vocabulary or order depth. Others as ``build``, ``pull`` and
             ``push``.
     """
@@ -193,7 +193,7 @@ def _require_place(remote: RemoteFolder, options: BuildOptions) -> None:
 
 @contextmanager
 def _removed_if_useless(work: Path, temporary: bool) -> Iterator[None]:
-    """After an error, remove a temporary folder without a finished segment. Otherwise the error says how to go on there."""
+    """After an error, remove a temporary folder if it has no finished segment. Otherwise the error says how to go on there."""
     try:
         yield
     except BaseException as error:
@@ -250,7 +250,7 @@ def _sent(remote: RemoteFolder, report: BuildReport, keep: int) -> PushReport:
 
 
 def _push(work: Path, url: str, keep: int, progress: WorkProgress) -> PushReport:
-    """As ``push``. Its errors and Ctrl-C say how to go on."""
+    """The same as ``push``, but its errors and Ctrl-C say how to go on."""
     try:
         return push(work, url, keep, progress)
     except (SuffolkError, KeyboardInterrupt) as error:

@@ -32,14 +32,14 @@ PARALLEL = 16
 def fetch_segments(
     remote: RemoteFolder, manifest: Manifest, entries: Sequence[SegmentEntry], folder: Path, meter: Meter
 ) -> None:
-    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is complete, verified and
+    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. A file gets its name when it is complete, verified and
     synced.
 
     Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
 
     Raises:
         Corruption: a file at the URL is damaged, or has another size.
-        NotFound: one is missing. ResourceExhausted: the disk is full. Others as ``RemoteFolder``.
+        NotFound: a file is missing. ResourceExhausted: the disk is full. Others are those of ``RemoteFolder``.
     """
     _require_whole(remote, entries)
     running: deque[tuple[_Part, Future[bytes]]] = deque()
@@ -72,14 +72,14 @@ def fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
 
 
 def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
-    """Bytes of the segment that an interrupted fetch left in ``folder``: all whole parts but the last."""
+    """Bytes of the segment that an interrupted fetch left in ``folder``: all whole parts except the last."""
     path = _part_path(folder, entry)
     size = path.stat().st_size if path.is_file() else 0
     return min(size, entry.bytes - 1) // PART_BYTES * PART_BYTES
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what interrupted fetches left."""
+    """Remove the files that interrupted fetches left."""
     for path in folder.glob(".*.part"):
         path.unlink()
 
@@ -125,7 +125,7 @@ def _parts(folder: Path, entries: Sequence[SegmentEntry]) -> Iterator[_Part]:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The files under way. For one thread."""
+    """The files that are being fetched. For one thread."""
 
     remote: RemoteFolder
     manifest: Manifest
@@ -137,7 +137,8 @@ class _Files:
         return f"{SEGMENTS_NAME}/{part.entry.name}"
 
     def write(self, part: _Part, reading: Future[bytes]) -> int:
-        """Write a part when it is there. After the last one, verify the file and give it its name. Returns the part's bytes."""
+        """Write a part when it has arrived. After the last part, verify the file and give it its name. Returns the part's
+        bytes."""
         data = self.remote.end_read(self.name(part), part.end - part.start, reading)
         path = _part_path(self.folder, part.entry)
         with _disk_errors(path):

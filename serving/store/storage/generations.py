@@ -26,7 +26,7 @@ FIXED_FIELDS = {"vocab_size": "vocabulary", "order_depth": "order depth", "token
 """Fields that all generations at a URL share, and their names in messages. A running server cannot change these
 fields."""
 STRAY_SECONDS = 24 * 3600.0
-"""Age at which segments that no generation names are removed. A younger one may belong to a running push."""
+"""Age at which segments that no generation names are removed. A younger segment may belong to a running push."""
 _SEGMENT = re.compile(r"\.?g\d+-\d+\S*")
 """Names of segments, and of the unfinished files that a killed process leaves in file://."""
 
@@ -76,9 +76,10 @@ def generation_name(number: int) -> str:
 
 
 def publish_generation(remote: RemoteFolder, manifest: Manifest, number: int) -> Manifest:
-    """Make the content of ``manifest`` generation ``number``, which must be the next one. All its segments must be there.
+    """Publish the content of ``manifest`` as generation ``number``, which must be the next number. All its segments must be
+    there.
 
-    The generation is listed and read back, because readers find it that way.
+    Then the generation is listed and read back, because readers find it in this way.
 
     Raises:
         Unavailable: another process published a generation of that number meanwhile, or the store does not return it.

@@ -18,9 +18,9 @@ from suffolk.serving.store.storage.origin import read_origin
 from suffolk.serving.store.storage.pull import pull
 
 POLL_SECONDS = 10.0
-"""Seconds between two looks at the URL, by default. One look lists one folder."""
+"""Seconds between two checks of the URL, by default. A check lists one folder."""
 RETRY_SECONDS = 300.0
-"""Longest time between two looks. Each failure in a row lengthens the time."""
+"""Longest time between two checks. Each failure in a row lengthens the time."""
 CLOSE_SECONDS = 5.0
 LOG = logging.getLogger("suffolk.storage")
 

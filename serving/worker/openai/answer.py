@@ -131,7 +131,7 @@ class Answer(Reply[BodyT]):
         return [None, *map(self.tokens.prompt_entry, run.generation.prompt_log_probabilities)]
 
     def _choices(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
-        """``deltas``. The last one has the step's traces, if there are any."""
+        """``deltas``. The last choice has the step's traces, if there are any."""
         choices = self.deltas(run, step)
         if step.traces:
             choices = choices or [self.empty_delta(run)]
@@ -193,8 +193,8 @@ def _by_source(drafted: DraftCounts) -> dict[str, dict[str, int]]:
 def usage(runs: Sequence[TextRun]) -> dict[str, Any]:
     """The counts of all texts of a request so far. A prompt with several texts counts once.
 
-    Cached tokens of the prompt were not read again: the worker had their rows from another text with the same
-    beginning.
+    Cached tokens of the prompt were not computed again, because the worker had their keys and values from another text with the
+    same beginning.
 
     The counts of a prediction are present only if one was sent. Rejected tokens are prediction tokens that are missing
     from the text.

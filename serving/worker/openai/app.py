@@ -169,7 +169,7 @@ def _endpoint(
 def facts(service: DecodeService) -> dict[str, Any]:
     """The worker as the caller may see it.
 
-    ``sources``: whether the caller may see drafts from a datastore, and drafts without any.
+    ``sources``: whether the caller may see drafts from a datastore, and drafts that use no datastore.
     """
     engine = service.engine
     return {
@@ -185,7 +185,7 @@ def facts(service: DecodeService) -> dict[str, Any]:
 
 
 def passages(service: DecodeService, body: PassagesBody) -> dict[str, Any]:
-    """The passages of each datastore. Raises as ``DecodeService.passages``."""
+    """The passages of each datastore. Raises the errors of ``DecodeService.passages``."""
     return {"datastores": service.passages(body.tokens, body.datastores, body.limit, body.following)}
 
 

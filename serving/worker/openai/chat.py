@@ -151,7 +151,7 @@ class ChatMessage:
         """Return the reasoning, content and calls that ``text`` adds.
 
         ``finish``: the engine's finish reason if it is the last text.
-        Calls have the form of OpenAI's chunks: the first part of a call has its name, all have arguments.
+        Calls have the form of OpenAI's chunks: the first part of a call has its name, and all parts have arguments.
         """
         reasoning = ""
         if self._thought is not None:
@@ -161,7 +161,7 @@ class ChatMessage:
         return reasoning, content, self._entries([event for event in events if not isinstance(event, str)])
 
     def reasoning_tokens(self, run: TextRun, texts: TokenTexts) -> int:
-        """The tokens of the thought so far. ``run``: of this message."""
+        """The tokens of the thought so far. ``run``: the text of this message."""
         if self._thought is None or not (self._thought.has_ended or self._thought.is_inside):
             return 0
         if not self._thought.has_ended:
@@ -173,7 +173,7 @@ class ChatMessage:
     def finish(self, reason: str) -> str:
         """OpenAI's finish reason.
 
-        It is ``stop`` for a call of a function that the request names. ``reason``: the engine's finish reason.
+        It is ``stop`` if the answer calls the one function that the request names. ``reason``: the engine's finish reason.
         """
         found = FINISH[reason]
         return "tool_calls" if self._calls and found == "stop" and not self._is_named else found

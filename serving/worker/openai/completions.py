@@ -60,9 +60,9 @@ class CompletionAnswer(Answer[CompletionBody]):
     def _logprobs(
         self, run: TextRun, found: Sequence[LogProbability], finish: str, is_first: bool, size: int | None
     ) -> dict[str, Any] | None:
-        """The log-probabilities in OpenAI's older form: one list per field, with the prompt's at first if it is echoed.
+        """The log-probabilities in OpenAI's older form: one list per field. If the prompt is echoed, its values are first.
 
-        ``size``: characters of the whole text; None while it is not known.
+        ``size``: characters of the whole text; None while the size is not known.
         """
         if self.body.logprobs is None:
             return None

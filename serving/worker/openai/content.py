@@ -25,7 +25,7 @@ FIRST_ERROR = _FirstError()
 
 
 class TextPart(BaseModel):
-    """A part of a message's content: a text, by its name in chats or in responses, or the refusal of an earlier answer.
+    """A part of a message's content: a text, with its type from chats or from responses, or the refusal of an earlier answer.
 
     Parts with the reasoning of an earlier answer are accepted, but left out of the prompt, like reasoning items of responses.
     """

@@ -40,8 +40,8 @@ _HEADERS = [
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
 DONE = b"data: [DONE]\n\n"
 PING_SECONDS = 10.0
-"""Seconds between looks at a stream. If it sent nothing since the last one, it sends a comment, because proxies close connections
-that are silent for 30 to 120 seconds. A request can wait as long in the queue, or while its prompt is read."""
+"""Seconds between two checks of a stream. If it sent nothing since the last check, it sends a comment, because proxies close
+connections that are silent for 30 to 120 seconds. A request can be silent as long in the queue, or while its prompt is read."""
 _LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
 """Characters at which some clients split lines, though the format of streams does not, and JSON does not escape them."""
 PING = b": waiting\n\n"
@@ -59,7 +59,8 @@ class GenerateEndpoint(Generic[BodyT]):
         answer: Callable[[str, BodyT, TextRuns, TokenTexts], Reply[BodyT]],
         bodies: LargeBodies,
     ) -> None:
-        """``method``: name of the endpoint in metrics. ``read``: from a body to ``GenerateCall``s. ``bodies``: of all endpoints."""
+        """``method``: name of the endpoint in metrics. ``read``: converts a body to ``GenerateCall``s. ``bodies``: shared by all
+        endpoints."""
         self._service, self._method = service, method
         self._body, self._read, self._answer = body, read, answer
         self._bodies = bodies
@@ -93,7 +94,7 @@ class GenerateEndpoint(Generic[BodyT]):
                 runs.cancel()
 
     def _log_unknown(self, body: BodyT) -> None:
-        """Log the fields that are unknown, and ignored, once for each name."""
+        """Log the names of unknown fields, which are ignored. Each name is logged once."""
         for name in sorted({name for name in body.model_extra or {} if not is_known(name)} - self._unknown):
             if len(self._unknown) < MAX_UNKNOWN:
                 self._unknown.add(name)
@@ -122,8 +123,8 @@ async def read_json(request: Request, limit: int) -> bytes:
     """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects. Lists and objects take long to
     parse.
 
-    The content type of a web page's request must be JSON, so that browsers require CORS permission. ``curl -d`` alone names
-    another one.
+    The content type of a web page's request must be JSON, so that browsers require CORS permission. ``curl -d`` by itself sends
+    another content type.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _JSON and (kind not in ("", _FORM) or "origin" in request.headers):
@@ -136,7 +137,8 @@ async def read_json(request: Request, limit: int) -> bytes:
 
 
 async def send_events(send: Send, events: AsyncIterator[list[dict[str, Any]]], named: bool = False) -> None:
-    """Send each list of ``events`` at once, and [DONE] at the end. ``named``: with their types as names, without [DONE].
+    """Send each list of ``events`` at once, and [DONE] at the end. ``named``: events have their types as names, and [DONE] is not
+    sent.
 
     Between events, comments keep the connection open.
     """

@@ -30,8 +30,8 @@ _NAMES = {
     "group": "suffolk.group",
     "max_nodes": "suffolk.max_nodes",
 }
-"""The engine's name of a field -> the request's, if their forms differ. The request's name then stands without a place in it,
-because places are the engine's."""
+"""The engine's name of a field -> the request's name, if their forms differ. The request's name is then shown without an index,
+because the index is the engine's."""
 
 
 def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:

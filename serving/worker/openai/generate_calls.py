@@ -83,7 +83,7 @@ def read_chat(
 
 
 def shown_tools(body: ToolFields) -> Sequence[dict[str, Any]] | None:
-    """The tools in the prompt; None if the answer may call none. Raises InvalidArgument."""
+    """The tools in the prompt; None if the answer may call no tools. Raises InvalidArgument."""
     if chosen_tools(body) is None:
         return None
     return as_tools(body.functions) if body.functions else body.tools

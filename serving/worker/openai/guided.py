@@ -29,7 +29,7 @@ _UNREAD = {"text": ("json_schema", "schema"), "json_object": ("json_schema",)}
 
 
 def read_guided(body: GenerationBody) -> Grammar | None:
-    """The grammar of the fields that constrain a text beside ``response_format``; None without one.
+    """The grammar of the fields, other than ``response_format``, that constrain a text; None if there are none.
 
     Raises InvalidArgument: several are given, or a value has another form.
     """
@@ -82,7 +82,7 @@ def _choice(field: str, texts: Sequence[str]) -> Grammar:
 def read_grammar(response_format: Mapping[str, Any] | None, name: str = "response_format") -> Grammar | None:
     """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
-    ``name``: the request's path of the field. As in llama.cpp, ``schema`` and ``strict`` may stand beside the type.
+    ``name``: the request's path of the field. As in llama.cpp, ``schema`` and ``strict`` may be in the same object as the type.
 
     Raises InvalidArgument for any other value.
     """

@@ -15,7 +15,7 @@ from suffolk.serving.worker.openai.schema import Message
 
 _ROLES = ("system", "user", "assistant", "tool", "function", "developer")
 _OTHER_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "gpt": "assistant", "model": "assistant"}
-"""Role of other APIs and of data sets -> OpenAI's."""
+"""Role of other APIs and of data sets -> OpenAI's role."""
 _MEDIA = ("attachments", "audio", "experimental_attachments", "images", "videos")
 """Fields in which Ollama's, OpenAI's and Vercel's messages hold more than text."""
 
@@ -27,7 +27,8 @@ _TEXTS = ("name", "reasoning", "reasoning_content", "refusal", "tool_call_id")
 
 
 def check_message(index: int, message: Message, source: str, continues: bool) -> None:
-    """Raise InvalidField for what the prompt would lack, or show under a role that the model does not know.
+    """Raise InvalidField for parts of messages that the prompt would not have, or would show under a role that the model does not
+    know.
 
     Args:
         source: the chat template. It may know more fields and roles than OpenAI's API has.
@@ -51,18 +52,19 @@ def check_message(index: int, message: Message, source: str, continues: bool) ->
 
 
 def _check_texts(path: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise InvalidField for a field of the object at ``path`` that is one of ``names``, and neither a text nor null."""
+    """Raise InvalidField if one of the fields ``names`` of the object at ``path`` has a value that is not a text or null."""
     if wrong := next((name for name in names if not isinstance(given.get(name), str | None)), ""):
         raise InvalidField(f"{path}.{wrong}", f" is of type {type(given[wrong]).__name__}; give a text")
 
 
 def message_text(message: Message) -> str:
-    """The content of a message; of an answer that refused, the refusal."""
+    """The content of a message; the refusal, if the message is an answer that refused."""
     return text_of(message.content) or (message.model_extra or {}).get("refusal") or ""
 
 
 def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with the results of tools in the order of their calls. Most templates show neither's id."""
+    """``messages`` with the results of tools in the order of their calls. Most templates do not show the ids of calls and
+    results."""
     found: list[dict[str, Any]] = []
     order: dict[str, int] = {}
     for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
@@ -97,10 +99,10 @@ def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Arguments that are no JSON object stay texts. They come from an answer that was cut off, or from a model's mistake; agents
-    send them back with an error as result.
+    Arguments that are not a JSON object stay texts. Such arguments come from an answer that was cut off, or from a model's
+    mistake. Agents send them back with an error as result.
 
-    Raises InvalidField if calls are no list, or one has no name.
+    Raises InvalidField if calls are not a list, or a call has no name.
     """
     found = [dict(message) for message in messages]
     for at, message in enumerate(found):

@@ -28,7 +28,7 @@ _ANY_NAME: tuple[Any, ...] = (True, {}, {"type": "string"})
 _ANYTHING: tuple[Any, ...] = ({}, True)
 """Schemas that every value fits."""
 _UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
-"""Look-around or a back-reference; the grammar library has neither."""
+"""Look-around or a back-reference. The grammar library does not support them."""
 _PARTS = re.compile(r"\\[pPux]\{[^}]{,60}\}|\\.|\[:\^?\w+:\]|\{\d+(?:,\d*)?\}|\{,|\[\^?|.", re.DOTALL)
 """The parts of a pattern: escapes, named classes, counts, opening brackets, and characters."""
 _CLASS = re.compile(r"\\[dDwWsSpP]")
@@ -40,7 +40,8 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 
 def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
-    """``schema`` as JSON. An object that names its properties gets no others unless it allows them: models would invent some.
+    """``schema`` as JSON. An object that names its properties may have no other properties unless it allows them, because models
+    would invent some.
 
     Unless ``strict`` is set, keywords and patterns that the grammar library does not enforce are ignored, as in OpenAI's API.
     Keywords that are null, as Go writes empty lists, count as absent.
@@ -69,8 +70,8 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
 
 
 def _enforced(schema: Any, strict: bool) -> Any:
-    """A copy in keywords that the library knows. It has no keywords that are null, and unless ``strict`` no patterns that the
-    library cannot read."""
+    """A copy that uses only keywords that the library knows. Keywords that are null are removed. Unless ``strict`` is set,
+    patterns that the library cannot read are removed too."""
     if isinstance(schema, list):
         return [_enforced(each, strict) for each in schema]
     if not isinstance(schema, Mapping):
@@ -102,13 +103,14 @@ def _enforced(schema: Any, strict: bool) -> Any:
 
 
 def _is_far(value: object, sign: int, kind: object) -> bool:
-    """Whether a bound is that of integers of 64 bits, or further away. The library takes these for integers from above alone."""
+    """Whether a bound is that of integers of 64 bits, or further away. The library accepts such a bound for integers only as an
+    upper bound."""
     return isinstance(value, int | float) and value * sign >= _MOST and (sign < 0 or kind != "integer")
 
 
 def _library_pattern(pattern: str) -> str:
-    """``pattern`` of JavaScript for the library: a bracket inside of brackets, a hyphen behind a class and a brace that repeats
-    nothing are characters."""
+    """JavaScript's ``pattern`` in the library's form. Three signs are plain characters: a bracket inside of brackets, a hyphen
+    after a class, and a brace that repeats nothing."""
     if "&&[" in pattern:  # an intersection, which JavaScript does not have
         return pattern
     parts: list[str] = []
@@ -125,7 +127,7 @@ def _library_pattern(pattern: str) -> str:
 
 
 def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """``schema`` that null fits too, as ``nullable`` of OpenAPI 3.0 means it."""
+    """``schema``, changed so that null fits too. This is the meaning of ``nullable`` in OpenAPI 3.0."""
     if "type" not in schema or "const" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
@@ -135,9 +137,9 @@ def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined_unions(schema: Any, root: Any) -> Any:
-    """A copy with ``anyOf`` for ``oneOf`` if no value fits two branches: their types or constants differ.
+    """A copy with ``anyOf`` instead of ``oneOf`` if no value fits two branches, because their types or constants differ.
 
-    The grammar library sees this itself, but not if a branch is a reference or a constant that is no text.
+    The grammar library sees this itself, unless a branch is a reference, or a constant that is not a text.
     """
     if isinstance(schema, list):
         return [_joined_unions(each, root) for each in schema]
@@ -172,7 +174,7 @@ def _constants(schema: Any) -> set[str]:
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
-    """A copy with closed objects. In a union with a discriminator, as pydantic makes them, at most one branch fits.
+    """A copy in which objects are closed. In a union with a discriminator, as pydantic makes unions, at most one branch fits.
 
     ``merged``: paths of the schemas that are merged with others, and stay open.
     """
@@ -188,7 +190,8 @@ def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
 
 
 def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an object without other properties than those that it names. A required one that it does not name has any value."""
+    """A copy of an object that allows only the properties that it names. A required property that it does not name may have any
+    value."""
     names, required = schema["properties"], schema.get("required")
     if isinstance(names, Mapping) and isinstance(required, list):
         names = {**names, **{each: {} for each in required if isinstance(each, str) and each not in names}}
@@ -214,7 +217,7 @@ def _check_number(schema: Any) -> None:
 
 
 def _check_patterns(schema: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument for a property that ``patternProperties`` match too: the grammar would stop in the middle of it."""
+    """Raises InvalidArgument if ``patternProperties`` match a property too: the grammar would stop inside the property."""
     names, patterns = schema.get("properties"), schema.get("patternProperties")
     if not isinstance(names, Mapping) or not isinstance(patterns, Mapping) or not names:
         return
@@ -229,8 +232,8 @@ def _check_patterns(schema: Mapping[str, Any]) -> None:
 
 
 def _linear(pattern: str) -> SchemaValidator | None:
-    """A validator of the texts that ``pattern`` matches, in a time that is linear in a text. Python's own expressions may take
-    exponential time. None for a pattern that it cannot read; the grammar library says what is wrong."""
+    """A validator of the texts that ``pattern`` matches. Its time is linear in the text's length, while Python's own expressions
+    may take exponential time. None if it cannot read the pattern; the grammar library then says what is wrong."""
     with suppress(SchemaError):
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
     return None
@@ -247,7 +250,7 @@ def _converted_value(name: str, value: Any, merged: Collection[str], path: str) 
 
 
 def _merged(schema: Any, path: str = "#") -> Iterator[str]:
-    """The paths of the schemas in each ``allOf`` of several, and the paths that these refer to."""
+    """The paths of the schemas in each ``allOf`` that has several, and the paths that these schemas refer to."""
     if isinstance(schema, list):
         for at, each in enumerate(schema):
             yield from _merged(each, f"{path}/{at}")

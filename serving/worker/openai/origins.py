@@ -26,9 +26,9 @@ def check_origins(origins: Sequence[str]) -> tuple[str, ...]:
 
 
 def allow_origins(origins: Sequence[str]) -> list[Middleware]:
-    """What lets pages of ``origins`` read answers, errors too; nothing without origins.
+    """The middleware that lets pages of ``origins`` read answers and errors; empty without origins.
 
-    Any header may be sent, because every client has its own, and none has a meaning here beside the token. Pages may read the
+    Any header may be sent, because each client has its own headers, and the worker uses only the token. Pages may read the
     headers that clients use, and pages of the internet may call a worker on a private address.
     """
     if not origins:

@@ -1,4 +1,4 @@
-"""Reasoning models write their thoughts before the answer, between two marks. Splits them off."""
+"""Splits the thoughts of reasoning models off. The models write them before the answer, between two marks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AUTO, NONE = "auto", "none"
 _WHITE = " \t\r\n"
 _TAIL = 32
-"""Last tokens of a prompt in which a mark is searched."""
+"""How many tokens at the end of a prompt are searched for a mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ReasoningMarks:
     """The texts before and after a model's thought.
 
     Attributes:
-        is_special: whether texts leave these marks out unless they show special tokens.
+        is_special: whether the marks are special tokens, which texts leave out by default.
     """
 
     begin: str
@@ -45,7 +45,8 @@ _KNOWN = (
 
 
 def find_marks(tokenizer: Any, name: str = AUTO) -> ReasoningMarks | None:
-    """The marks ``name``: both texts with a space between, ``none``, or ``auto`` for those of the template or vocabulary.
+    """The marks ``name``: both texts with a space between them, ``none``, or ``auto`` for the marks of the template or
+    vocabulary.
 
     Raises InvalidArgument for any other ``name``.
     """
@@ -71,14 +72,14 @@ class Thought:
     """The thought with which an answer may begin.
 
     Attributes:
-        is_open: whether the prompt holds its first mark, so that the answer begins inside.
+        is_open: whether the prompt already has the first mark, so that the answer begins inside the thought.
     """
 
     marks: ReasoningMarks
     is_open: bool
 
     def before(self, grammar: Grammar | None, tokenizer: Any) -> Grammar | None:
-        """``grammar`` for the text behind the thought, which is free."""
+        """``grammar``, changed so that it constrains only the text after the thought."""
         if grammar is None:
             return None
         end = mark_rule(self.marks.end, tokenizer)
@@ -95,7 +96,7 @@ class Thought:
 def thought_of(
     marks: ReasoningMarks | None, body: ChatBody, texts: TokenTexts, prompt: Sequence[int]
 ) -> Thought | None:
-    """The thought of an answer to ``prompt``; None without one, as behind its end or in a part of an answer."""
+    """The thought of an answer to ``prompt``; None without a thought, for example after its end or in a part of an answer."""
     if marks is None:
         return None
     text = texts.join(prompt[-_TAIL:], skip_special_tokens=False)
@@ -130,7 +131,7 @@ class ReasoningParser:
         return not self._is_content and (self._has_begun or self._thought.is_open)
 
     def push(self, text: str, final: bool = False) -> tuple[str, str]:
-        """Return the reasoning and the content that are final once ``text`` is added. ``final``: it is the last text."""
+        """Add ``text``, and return the reasoning and the content that are final now. ``final``: ``text`` is the last text."""
         self._text += text
         if not self._is_content and not self._has_begun:
             self._begin(final)
@@ -138,7 +139,7 @@ class ReasoningParser:
         return reasoning, self._read_content() if self._is_content else ""
 
     def _begin(self, final: bool) -> None:
-        """Find out with what the text begins. A first mark that the prompt holds already may come again."""
+        """Find out with what the text begins. If the prompt already has the first mark, the mark may come again."""
         mark, text = self._thought.marks.begin, self._text.lstrip(_WHITE)
         if text.startswith(mark):
             self._has_begun, self._text = True, text[len(mark) :]
@@ -167,7 +168,8 @@ class ReasoningParser:
         return content
 
     def count(self, tokens: Sequence[int], texts: TokenTexts) -> int:
-        """The tokens of a thought that has ended, with its marks. ``tokens``: of the whole text, or of more than its thought."""
+        """The tokens of a thought that has ended, with its marks. ``tokens``: the tokens of the whole text, or of a part with the
+        thought."""
         mark = self._thought.marks.end
         if (token := texts.token(mark)) in tokens:
             return tokens.index(token) + 1

@@ -31,7 +31,7 @@ _INCLUDABLE = (
     "web_search_call.action.sources",
     "web_search_call.results",
 )
-"""OpenAI's values of ``include``. All but the first concern what answers here never have."""
+"""OpenAI's values of ``include``. All values but the first are about things that answers of this worker never have."""
 _SUMMARY = Literal["auto", "concise", "detailed"]
 
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
 _CALLS = ("function_call", "custom_tool_call")
 _LEFT_OUT = ("file_search_call", "mcp_list_tools", "tool_search_call", "tool_search_output", "web_search_call")
-"""Types of items of a history without text for the model: searches, and tools that others list or run."""
+"""Types of items of a history that have no text for the model: searches, and tools that other servers list or run."""
 
 
 class ResponsePart(BaseModel):
-    """Base of objects in a body. Misspelled fields are refused. ``path``: of the object, with a dot at its end."""
+    """Base of objects in a body. Misspelled fields are refused. ``path``: the object's path, with a dot at its end."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     path: ClassVar[str] = ""
     other_names: ClassVar[Mapping[str, str]] = {}
-    """Names of fields in other APIs -> names here."""
+    """Names of fields in other APIs -> names in this API."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -40,7 +40,8 @@ class ResponsePart(BaseModel):
 
 
 class Item(ResponsePart):
-    """An item of the input: a message, a call, its output, reasoning, a search, tools or a reference. Null: a message or reference.
+    """An item of the input: a message, a call, its output, reasoning, a search, tools or a reference. If ``type`` is null, it is
+    a message or a reference.
 
     Custom calls, whose input is a text, come from a conversation that another model began.
     """

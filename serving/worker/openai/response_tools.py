@@ -14,7 +14,8 @@ _ELSEWHERE = frozenset(
         *("tool_search", "web_search", "web_search_preview"),
     )
 )
-"""Types of tools that OpenAI runs, or whose calls are no JSON. Agents such as Codex always name some beside their functions."""
+"""Types of tools that OpenAI runs, or whose calls are not JSON. Agents such as Codex always name some of these tools beside their
+functions."""
 _DATE = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 """End of the dated name of a type, such as web_search_2025_08_26."""
 _OTHERS = ("allowed_callers", "defer_loading", "output_schema", "type")
@@ -28,7 +29,7 @@ class ResponseTool:
     Attributes:
         path: its path in the request.
         tool: as in the request.
-        namespace: name of the namespace that has it; empty for none.
+        namespace: name of the namespace of the tool; empty for none.
     """
 
     path: str
@@ -41,7 +42,7 @@ class ResponseTool:
         return _DATE.sub("", str(self.tool.get("type"))) in _ELSEWHERE
 
     def chat_tool(self) -> dict[str, Any]:
-        """A function in the form of chats. Other tools stay as they are, and are refused there."""
+        """A function in the form of chats. Other tools stay as they are, and the check of chats refuses them."""
         if self.tool.get("type") != "function":
             return {"type": None, **self.tool}
         function = {name: value for name, value in self.tool.items() if value is not None}
@@ -68,12 +69,12 @@ def full_name(namespace: str, name: str) -> str:
 
 
 def callable_tools(tools: Sequence[Mapping[str, Any]]) -> list[ResponseTool]:
-    """The tools that the client calls, if there are functions. Without functions, all tools; they are refused later."""
+    """The tools that the client runs, if there are functions. If there are no functions, all tools, which are refused later."""
     return [each for each in _tools(tools) if not each.is_elsewhere] or [*_tools(tools)]
 
 
 def shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """``callable_tools``, as the response shows them: the functions of a namespace together."""
+    """``callable_tools`` in the form of the response: the functions of a namespace are together."""
     kept, found = callable_tools(tools), list[Mapping[str, Any]]()
     for at, tool in enumerate(tools):
         if any(each.path == f"tools[{at}]" for each in kept):
@@ -84,7 +85,7 @@ def shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[ResponseTool]:
-    """``tools``, with the functions of namespaces in place of the namespaces."""
+    """``tools``, in which each namespace is replaced by its functions."""
     for at, tool in enumerate(tools):
         path, inner = f"tools[{at}]", tool.get("tools")
         own = [each for each in inner if isinstance(each, Mapping)] if isinstance(inner, list) else []

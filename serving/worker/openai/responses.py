@@ -32,7 +32,7 @@ def read_response(
 
 
 class ResponseAnswer(Reply[ResponseBody]):
-    """One response: reasoning, a message, and calls of functions, as far as there are some."""
+    """One response: reasoning, a message, and calls of functions. Each may be missing."""
 
     names_events = True
 
@@ -131,7 +131,7 @@ class ResponseAnswer(Reply[ResponseBody]):
             yield self._item("response.function_call_arguments.delta", delta=function["arguments"])
 
     def _new_logprobs(self) -> list[Event]:
-        """The entries since the last call, without those of the thought."""
+        """The entries since the last time, without the entries of the thought."""
         begin = max(self._with_text, self._message.reasoning_tokens(self.runs[0], self.tokens))
         self._with_text = len(self._logprobs)
         return self._logprobs[begin:]

@@ -46,14 +46,15 @@ def sampling_settings(body: GenerationBody, target: Target, length: int, logprob
 
 
 def _temperature(given: float | None) -> float:
-    """OpenAI's default is 1. Below the engine's least, such as the 1e-8 of some clients, decoding is greedy, as in vLLM."""
+    """OpenAI's default is 1. As in vLLM, decoding is greedy below the engine's least temperature, for example at 1e-8, which some
+    clients send."""
     if given is None:
         return 1.0
     return 0.0 if 0 < given < MIN_TEMPERATURE else given
 
 
 def drops_answer(body: GenerationBody) -> bool:
-    """Whether the request asks only for its prompt. One token is then generated, and not shown."""
+    """Whether the request asks only for its prompt. If so, one token is generated, but not shown."""
     return isinstance(body, CompletionBody) and body.length == 0
 
 
@@ -65,7 +66,7 @@ def _prompt_logprobs(body: GenerationBody, logprobs: int | None) -> int | None:
 
 
 def _bad_words(target: Target, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The tokens of each word at the begin of a text, and inside one after a space."""
+    """The tokens of each word: at the beginning of a text, and inside a text after a space."""
     if (blank := next((word for word in words if not word.strip()), None)) is not None:
         raise InvalidField(
             "bad_words", f" has {blank!r}, which is no word; leave it out, or ban tokens with logit_bias"

@@ -18,7 +18,7 @@ from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_COMPLETIONS
 from suffolk.serving.worker.traces import MAX_FOLLOWING, MAX_PASSAGES
 
 NO_LIMIT = -1
-"""Asks for as many tokens as fit, as clients of llama.cpp and LM Studio do."""
+"""Asks for as many tokens as fit. Clients of llama.cpp and LM Studio send it."""
 RANDOM = -1
 """Asks for a random seed, as in vLLM and llama.cpp."""
 
@@ -31,7 +31,7 @@ def _given(seed: Any) -> Any:
 Count = Annotated[Int, Field(ge=1)]
 Seed = Annotated[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None, BeforeValidator(_given)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
-"""Never a float: a prompt has many, and each would be checked in Python."""
+"""Never a float: a prompt has many ids, and Python would have to check each float."""
 
 
 def no_limit(value: Any) -> Any:
@@ -181,7 +181,7 @@ Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES), FIRST
 
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model thinks; the chat template decides what it does with it."""
+"""How much a model thinks. The chat template decides what the value does."""
 
 
 class TemplateFields(Body):
@@ -239,12 +239,12 @@ class ChatBody(GenerationBody, TemplateFields, ToolFields):
 
     @property
     def splits_reasoning(self) -> bool:
-        """Whether reasoning is apart from the content, by the fields of SGLang and llama.cpp."""
+        """Whether reasoning is separate from the content, by the fields of SGLang and llama.cpp."""
         return self.separate_reasoning is not False and self.reasoning_format != "none"
 
 
 class CompletionBody(GenerationBody):
-    """POST /v1/completions. ``prompt``: a text, token ids, or a list of either."""
+    """POST /v1/completions. ``prompt``: a text, token ids, or a list of texts or of token ids."""
 
     instead = INSTEAD_IN_COMPLETIONS
 

@@ -98,7 +98,7 @@ class TextRuns(Sequence[TextRun]):
     async def steps(self, outcome: CallOutcome, interval: float = 0.0) -> AsyncIterator[tuple[TextRun, Step]]:
         """The steps of all texts as they arrive, joined within ``interval`` seconds (``StepJoiner``).
 
-        Raises the first error of a text, and Unavailable if one was cancelled.
+        Raises the first error of a text, and Unavailable if a text was cancelled.
         """
         if len(self) == 1:
             async for step in self._steps_of(self[0], outcome, interval):

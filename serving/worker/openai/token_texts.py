@@ -39,7 +39,7 @@ class TokenTexts:
         return text if _BROKEN not in text else "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
     def token(self, text: str) -> int:
-        """The id of a token that was added to the vocabulary; -1 without one."""
+        """The id of a token that was added to the vocabulary; -1 if there is no such token."""
         return -1 if self._tokenizer is None else int(self._tokenizer.get_added_vocab().get(text, -1))
 
     def join(self, tokens: Iterable[int], skip_special_tokens: bool = True) -> str:
@@ -72,7 +72,7 @@ class TokenTexts:
         return found
 
     def prompt_entry(self, each: LogProbability) -> dict[str, Any]:
-        """One entry of ``prompt_logprobs``, as in vLLM. The rank of a token that is no alternative is null."""
+        """One entry of ``prompt_logprobs``, as in vLLM. If a token is not an alternative, its rank is null."""
         ranks = {token: rank for rank, (token, _) in enumerate(each.alternatives, start=1)}
         return {
             str(token): {"logprob": floored(value), "rank": ranks.get(token), "decoded_token": self.text(token)}

@@ -29,7 +29,7 @@ _CUT_HEAD = re.compile(r'\s*\[?\s*(\{\s*("\w*("\s*(:\s*("[^"]*"?)?)?)?)?)?')
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call, or its beginning. ``arguments`` is the text of a JSON object, or the beginning of that."""
+    """A tool call, or its beginning. ``arguments`` is the text of a JSON object, or the beginning of this text."""
 
     name: str
     arguments: str
@@ -37,7 +37,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class MoreArguments:
-    """The next part of the arguments of the call before."""
+    """The next part of the arguments of the previous call."""
 
     text: str
 
@@ -104,8 +104,8 @@ class CallReader:
 class ToolCallParser:
     """Splits one text into content and calls: ``push`` its parts, then ``finish`` once. Not thread-safe.
 
-    The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or one of
-    an unknown function, is content. White space around calls is left out. If the text ends inside a marked call, the arguments
+    The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or a call
+    of an unknown function, is content. White space around calls is left out. If the text ends inside a marked call, the arguments
     so far are returned.
     """
 
@@ -120,7 +120,7 @@ class ToolCallParser:
         self._is_cut = False
 
     def push(self, text: str) -> list[str | ToolCall | MoreArguments]:
-        """Return the content and the calls that are final once ``text`` is added."""
+        """Add ``text``, and return the content and the calls that are final now."""
         self._text += text
         return self._take(final=False)
 

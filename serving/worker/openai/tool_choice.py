@@ -26,7 +26,7 @@ _FIELDS = ("name", "description", "parameters", "strict")
 _NO_OBJECTS = ("array", "boolean", "integer", "null", "number", "string")
 """Types that arguments cannot have."""
 _OTHER_NAMES = {"input_schema": "parameters", "inputSchema": "parameters"}
-"""Names of Anthropic and MCP -> OpenAI's."""
+"""Names of Anthropic and MCP -> OpenAI's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class ToolChoice:
     Attributes:
         functions: as in the request, by name.
         is_required: whether the answer must be a call.
-        is_single: whether the answer may have one call at most. The grammar of required calls ensures it; else the first is kept.
+        is_single: whether the answer may have one call at most. If calls are required, their grammar ensures this. Otherwise only
+            the first call is kept.
         is_named: whether the request names the function.
     """
 
@@ -60,7 +61,7 @@ class ToolChoice:
 
         ``fields``: name of a function -> the request's path of its schema, for messages.
 
-        Raises InvalidArgument if ``answer`` is no JSON.
+        Raises InvalidArgument if ``answer`` is not JSON.
         """
         if not self.is_required and answer is None:
             return None
@@ -137,7 +138,7 @@ def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field
 def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """The functions of a request by name. ``paths``: path of each in the request.
 
-    Raises InvalidArgument: there are too many, one has another form, or a name is used twice.
+    Raises InvalidArgument: there are too many functions, a function has another form, or a name is used twice.
     """
     if len(given) > MAX_TOOLS:
         raise InvalidField(paths[0].partition("[")[0], f" has {len(given)} entries; the limit is {MAX_TOOLS}")
@@ -163,7 +164,7 @@ def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, M
 
 
 def _function(path: str, tool: Mapping[str, Any]) -> object:
-    """The function of ``tool``, which may leave its type out, as in vLLM. ``path``: of the function."""
+    """The function of ``tool``. The type of ``tool`` may be missing, as in vLLM. ``path``: path of the function."""
     kind, function = tool.get("type", "function"), tool.get("function")
     entry = path.removesuffix(".function")
     check_names(f"{entry}.", tool, ("type", "function"))

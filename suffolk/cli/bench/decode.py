@@ -50,7 +50,7 @@ class DecodePromptOptions(setting.Options):
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
 
     def require_prompts(self) -> None:
-        """Raises as ``load_prompts``. Commands call this before they load torch, which takes seconds."""
+        """Raises the errors of ``load_prompts``. Commands call this before they load torch, which takes seconds."""
         load_prompts(self.prompts, self.style, self.limit, seed=0)
 
 

@@ -48,7 +48,7 @@ class PageOptions(Options):
     def require(self, *others: Path) -> None:
         """Check before a measurement that its page and plots can be written. ``others``: the measurement's other files.
 
-        Raises as ``require_plots`` and ``require_page``.
+        Raises the errors of ``require_plots`` and ``require_page``.
         """
         require_plots()
         require_page(self.report, *others)
@@ -63,7 +63,7 @@ class ReportOptions(PageOptions):
     plot: Path | None = option(None, "file for the plot (default: the JSON file's name with .png)", written=True)
 
     def outcome(self, name: str) -> Measured:
-        """The files of measurement ``name``, checked before it begins. Raises as ``require`` and ``plot_beside``."""
+        """The files of measurement ``name``, checked before it begins. Raises the errors of ``require`` and ``plot_beside``."""
         file = self.json or Path(f"suffolk-{name}.json")
         plot = plot_beside(file, self.plot)
         self.require(file, plot)

@@ -119,7 +119,7 @@ def run(options: Options) -> int:
 
 
 def report(levels: Levels, depth: int, as_json: bool) -> str:
-    """The output of ``suffolk hierarchy plan`` for ``levels``. Raises InvalidArgument as ``plans_by_size``."""
+    """The output of ``suffolk hierarchy plan`` for ``levels``. Raises the InvalidArgument of ``plans_by_size``."""
     plans = plans_by_size(levels, depth)
     if as_json:
         return json.dumps({"plan": asdict(fastest(plans)), "by_levels": [asdict(plan) for plan in plans]})

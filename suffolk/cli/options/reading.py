@@ -44,7 +44,7 @@ def read_options(
 def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: Sequence[str]) -> dict[str, Given]:
     """The settings that ``words`` and the file of --config give, by name.
 
-    Where both set a value, ``words`` win. Raises as ``read_options``.
+    Where both set a value, ``words`` win. Raises the errors of ``read_options``.
     """
     texts = parse_words(parser, settings, words)
     given = {name: _given(settings[name], values, settings[name].label) for name, values in texts.items()}

@@ -60,7 +60,7 @@ class Calibration:
         return self._texts[source]
 
     def neural(self, source: str) -> Confidence:
-        """The calibrator of a neural drafter. Raises as ``text``."""
+        """The calibrator of a neural drafter. Raises the errors of ``text``."""
         if source not in self._networks:
             self._networks[source] = self._restore(NETWORK, source, Confidence())
         return self._networks[source]

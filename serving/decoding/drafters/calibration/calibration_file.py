@@ -28,7 +28,7 @@ _LEARNERS: dict[str, Callable[[], Learner]] = {  # they check states; a prior is
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
-    """Replace the file at ``path`` atomically. Raises as ``write_atomically``."""
+    """Replace the file at ``path`` atomically. Raises the errors of ``write_atomically``."""
     learned = [
         asdict(each) | {"state": _sparse(each.state), "reliability": each.reliability.tolist()}
         for each in calibration.learned()

@@ -59,7 +59,7 @@ def normalize_siblings(tree: DraftTree) -> DraftTree:
 def knows_noise(settings: SamplingSettings) -> bool:
     """Whether the target's seeded noise decides which token is sampled.
 
-    Under ``rejection`` and ``typical``, other random numbers decide too. At temperature 0 and at top_k 1, nothing is random.
+    With ``rejection`` and ``typical``, other random numbers decide too. At temperature 0 and at top_k 1, nothing is random.
     """
     return settings.temperature > 0 and settings.top_k != 1 and settings.verification == "match"
 

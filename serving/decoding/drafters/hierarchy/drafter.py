@@ -92,7 +92,7 @@ SOURCE = source_bits("hierarchy")
 class HierarchyDrafter(StatefulDrafter[StackState]):
     """Drafts chains with a stack of levels; the target verifies the top level's chain. Not thread-safe.
 
-    Under verification ``match``, levels sample with the target's noise. Under ``rejection`` at a temperature above 0, each level
+    With verification ``match``, levels sample with the target's noise. With ``rejection`` at a temperature above 0, each level
     verifies the draft below by speculative sampling. The target gets the distributions of the chain's tokens (``SampledChain``).
 
     Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1.

@@ -1,9 +1,9 @@
 """Verifies a draft with one level's logits, and samples the level's next token.
 
-Under verification ``match``, a level samples with the target's seeded noise, and accepts drafted tokens while they are equal to its
+With verification ``match``, a level samples with the target's seeded noise, and accepts drafted tokens while they are equal to its
 samples. So the chain holds exactly the tokens that the level samples without a draft.
 
-Under ``rejection``, each level does speculative sampling of the chain below. Its output then has the level's own distribution
+With ``rejection``, each level does speculative sampling of the chain below. Its output then has the level's own distribution
 (theorem 2.1 of the paper). Each level has its own random stream and uses each number once. A position that is sampled again after a
 rejection must not depend on the rejected token.
 """

@@ -20,7 +20,7 @@ Rate = Annotated[float, Within(0, 1, "between 0 and 1, or null where it is not k
 def read_rates(path: Path) -> Levels:
     """Read levels from a JSON file with the fields of ``Levels``, ``Level`` and ``RunDistribution``.
 
-    Raises as ``read_object``, and InvalidArgument if a key is missing or unknown, or a value is refused.
+    Raises the errors of ``read_object``, and InvalidArgument if a key is missing or unknown, or a value is refused.
     """
     what = f"rates {path}"
     values = read_object(path, what, "see the example of 'suffolk hierarchy plan --help'")

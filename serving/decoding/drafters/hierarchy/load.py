@@ -35,7 +35,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 
 
 def load(context: LoadContext, options: Options) -> HierarchyDrafter:
-    """Load the registry's drafter. Raises as ``StackLoader`` and ``StackLoader.drafter``."""
+    """Load the registry's drafter. Raises the errors of ``StackLoader`` and ``StackLoader.drafter``."""
     stacks = StackLoader(
         context.require_target(),
         options.get("draft_model"),
@@ -65,7 +65,7 @@ class StackLoader:
 
         Other arguments: as in ``LoadContext``.
 
-        Raises as ``ExitConfig.load``, and InvalidArgument if two of ``heads`` have the same number of layers.
+        Raises the errors of ``ExitConfig.load``, and InvalidArgument if two of ``heads`` have the same number of layers.
         """
         self._target, self._draft_model, self._dtype = target, draft_model, dtype
         self._exits = _by_layers(heads)
@@ -97,13 +97,13 @@ class StackLoader:
         return HierarchyDrafter(made, self._target.vocab_size, self._target.eos_ids, slots, thrifty)
 
     def model(self, name: str) -> Target:
-        """The model of the level ``name``. Raises as ``drafter``, and InvalidArgument if it is retrieval."""
+        """The model of the level ``name``. Raises the errors of ``drafter``, and InvalidArgument if it is retrieval."""
         if name not in self._models:
             self._models[name] = self._load(StackLevel(name, 1))
         return self._models[name]
 
     def costs(self, name: str, slots: int = 1) -> CostModel:
-        """The costs of the level's passes for ``slots`` requests, stored or measured now. Raises as ``model``."""
+        """The costs of the level's passes for ``slots`` requests, stored or measured now. Raises the errors of ``model``."""
         key = name, slots
         if key not in self._costs:
             self._costs[key] = find_costs(self.model(name), slots).costs
@@ -138,7 +138,7 @@ class StackLoader:
 
 
 def _by_layers(heads: Sequence[Path]) -> dict[int, Path]:
-    """The folders of trained exits by their number of layers. Raises as ``StackLoader``."""
+    """The folders of trained exits by their number of layers. Raises the errors of ``StackLoader``."""
     found: dict[int, Path] = {}
     for folder in heads:
         layers = ExitConfig.load(folder).layers

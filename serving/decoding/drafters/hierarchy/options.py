@@ -13,7 +13,7 @@ from suffolk.serving.decoding.drafters.neural.options import kind_of
 def take(entry: DrafterEntry, options: Options) -> Options | None:
     """See ``DrafterEntry.take``. The models of levels are taken from other drafters' options.
 
-    Raises as ``read_stack``, ``kind_of`` and ``ExitConfig.load``, and InvalidArgument if a level lacks its draft model.
+    Raises the errors of ``read_stack``, ``kind_of`` and ``ExitConfig.load``, and InvalidArgument if a level lacks its draft model.
     """
     given = entry.given(options)
     if given is None:

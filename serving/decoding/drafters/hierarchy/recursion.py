@@ -118,7 +118,8 @@ class RoundPolicy:
         self._seconds = MEMORY * self._seconds + seconds
 
     def learn(self, accepted: int, drafted: int) -> None:
-        """Learn that the target accepted ``accepted`` of ``drafted`` tokens. Tokens after the first rejected one do not count."""
+        """Learn that the target accepted ``accepted`` of ``drafted`` tokens. Tokens after the first rejected token do not
+        count."""
         self._acceptance.add(accepted, min(drafted, accepted + 1))
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:

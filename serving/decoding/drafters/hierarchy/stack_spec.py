@@ -83,7 +83,7 @@ def level_name(name: str, temperature: float | None) -> str:
 def read_stack(text: str) -> tuple[StackLevel, ...]:
     """Parse the levels of ``text``, from the bottom up. It may end with ``> target``.
 
-    Raises as ``StackLevel`` and ``require_stack``, and InvalidArgument if ``text`` cannot be parsed.
+    Raises the errors of ``StackLevel`` and ``require_stack``, and InvalidArgument if ``text`` cannot be parsed.
     """
     levels = []
     parts = text.split(">")

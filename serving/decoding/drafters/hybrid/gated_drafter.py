@@ -117,7 +117,7 @@ class GatedDrafter:
             self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafter's counters plus ``failures``, and how many requests it "ran" and was "skipped" for."""
+        """The drafter's counters plus ``failures``, and the numbers of requests for which it "ran" and was "skipped"."""
         counters: dict[str, float] = {}
         with self._guard():
             counters.update(self.drafter.stats())
@@ -274,5 +274,5 @@ class GatedSource:
         self.source.close()
 
     def stats(self) -> dict[str, float]:
-        """The source's counters, and how many requests it "ran" and was "skipped" for."""
+        """The source's counters, and the numbers of requests for which it "ran" and was "skipped"."""
         return self.source.stats() | {"ran": self._gate.ran, "skipped": self._gate.skipped}

@@ -26,7 +26,7 @@ Paths = Sequence[npt.NDArray[np.integer]]
 def needs_distributions(settings: SamplingSettings) -> bool:
     """Whether a draft must be a chain with the distributions that its tokens were sampled from.
 
-    This holds under verification ``rejection`` at a temperature above 0.
+    This holds with verification ``rejection`` at a temperature above 0.
     """
     return settings.temperature > 0 and settings.verification == "rejection"
 

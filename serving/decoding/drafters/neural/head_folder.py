@@ -25,7 +25,7 @@ def naming(folder: Path) -> Iterator[None]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The JSON object in config.json. Raises as ``read_object``."""
+    """The JSON object in config.json. Raises the errors of ``read_object``."""
     path = folder / CONFIG
     return read_object(path, str(path), "name a trained head's folder, or fetch or train the head again")
 

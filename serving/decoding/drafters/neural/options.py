@@ -14,7 +14,7 @@ from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 
 def take_draft_model(entry: DrafterEntry, options: Options) -> Options | None:
-    """The option of the draft model. Raises as ``find_folder``."""
+    """The option of the draft model. Raises the errors of ``find_folder``."""
     given = entry.given(options)
     if given is not None:
         find_folder(given["draft_model"])
@@ -22,7 +22,8 @@ def take_draft_model(entry: DrafterEntry, options: Options) -> Options | None:
 
 
 def take_head(entry: DrafterEntry, options: Options) -> Options | None:
-    """The options of ``entry``, with the head folder of its kind. Raises as ``kind_of``, and InvalidArgument if there are two."""
+    """The options of ``entry``, with the head folder of its kind. Raises the errors of ``kind_of``, and InvalidArgument if there
+    are two."""
     given = dict(entry.given(options) or {})
     heads = [folder for folder in given.pop("head", ()) if kind_of(folder) == entry.name]
     if len(given) + len(heads) > 1:
@@ -31,7 +32,8 @@ def take_head(entry: DrafterEntry, options: Options) -> Options | None:
 
 
 def take_exit(entry: DrafterEntry, options: Options) -> Options | None:
-    """A number of layers, or the folder of a trained exit. Raises as ``take_head``, and InvalidArgument for less than one layer."""
+    """A number of layers, or the folder of a trained exit. Raises the errors of ``take_head``, and InvalidArgument for less than
+    one layer."""
     taken = take_head(entry, options)
     layers = (taken or {}).get("exit_layers", 1)
     if layers < 1:

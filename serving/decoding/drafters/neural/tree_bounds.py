@@ -18,7 +18,7 @@ def rows_behind(max_nodes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TreeBounds:
-    """Bounds of a tree. Growth stops earlier if the next pass is not worth its cost. Raises as ``check_fields``.
+    """Bounds of a tree. Growth stops earlier if the next pass is not worth its cost. Raises the errors of ``check_fields``.
 
     Attributes:
         max_depth: depth of the tree, and the most passes for it.

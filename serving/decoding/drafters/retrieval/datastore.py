@@ -172,7 +172,7 @@ class DatastoreDrafter(RetrievalSource):
         self._scorer.clear()
 
     def _searched(self, request: DraftRequest) -> tuple[str, ...]:
-        """Those of its datastores that ``request`` searches."""
+        """The datastores of this drafter that ``request`` searches."""
         if request.options.datastores is None:
             return self.datastores
         return tuple(name for name in self.datastores if request.options.searches(name))

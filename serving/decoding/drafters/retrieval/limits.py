@@ -81,8 +81,8 @@ def require_match(
 
     Args:
         fingerprint: the model's tokenizer; None: not compared.
-        vocab_size: the model's; None: not compared. A datastore's may be smaller, because models have room for more ids than
-            their tokenizers use.
+        vocab_size: the model's; None: not compared. A datastore's vocabulary may be smaller, because models have room for more
+            ids than their tokenizers use.
 
     Raises:
         InvalidArgument: ``limits`` are deeper than the datastore's sorted suffixes, or than a draft service drafts.

@@ -49,7 +49,7 @@ class ParallelSamplesDrafter(TextSource):
     """Finds the ending of an answer in other answers to the same prompt, and drafts the tokens after it there. Not thread-safe.
 
     The other answers run at the same time, or ended while another ran. So the drafter helps if a prompt is sampled several times.
-    All these answers have one tenant. A request that must not be remembered neither gives drafts nor gets any.
+    All these answers have one tenant. A request that must not be remembered gives no drafts, and gets no drafts.
     """
 
     name = "parallel-samples"
@@ -106,7 +106,7 @@ class ParallelSamplesDrafter(TextSource):
         return self._prompts[key]
 
     def _others(self, request: DraftRequest) -> ParallelTexts | None:
-        """The texts of the request's prompt; None if it is the only one."""
+        """The texts of the request's prompt; None if there is no other text."""
         key = self._keys.get(request.request_id)
         texts = None if key is None else self._prompts[key].texts
         return texts if texts is not None and len(texts) > 1 else None

@@ -98,9 +98,9 @@ class PredictionAlignment:
     """The position in a prediction where the text goes on. Not thread-safe.
 
     While the text follows the prediction, the position moves with it. After a difference, the text's longest suffix that occurs
-    in the prediction is searched. The position is then at the end of one occurrence of this suffix: the first after the last
-    confident position, or else the last before it. After a difference, a token takes time linear in the length of the
-    prediction. Otherwise it takes constant time.
+    in the prediction is searched. The position is then at the end of one occurrence of this suffix: the first occurrence after
+    the last confident position, or if there is none, the last occurrence before it. After a difference, a token takes time linear
+    in the length of the prediction. Otherwise it takes constant time.
 
     Attributes:
         prediction: int32[k], its tokens.

@@ -17,8 +17,8 @@ from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``.
 
-    A path that several sources propose becomes one node with the bits of all these sources. The node's probability given its parent
-    is the highest of theirs. A node's score is the product of these probabilities along its path.
+    A path that several sources propose becomes one node with the bits of all these sources. The node's probability, given its
+    parent, is the highest that these sources give. A node's score is the product of these probabilities along its path.
 
     Raises:
         InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.
@@ -27,7 +27,7 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
 
 
 class ScaledDrafts(NamedTuple):
-    """The trees of one source, for the requests at ``places`` in a step. ``factors``: the scores are multiplied by them, 0..1."""
+    """The trees of one source, for the requests at ``places`` in a step. ``factors``: factors of the scores, 0..1."""
 
     drafts: _native.Drafts
     places: Sequence[int]
@@ -35,7 +35,7 @@ class ScaledDrafts(NamedTuple):
 
 
 def merge_all(parts: Sequence[ScaledDrafts], max_nodes: Sequence[int]) -> Sequence[DraftTree]:
-    """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises as ``merge``."""
+    """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises the errors of ``merge``."""
     return _native.merge(parts, max_nodes)
 
 

@@ -21,7 +21,8 @@ from suffolk.serving.decoding.engine.loop.drafter import (
 
 
 def request_texts(context: LoadContext) -> list[RetrievalSource]:
-    """The drafters from predictions and from parallel samples. They cost nothing if a request has neither."""
+    """The drafters from predictions and from parallel samples. They cost nothing if a request has no prediction and no parallel
+    samples."""
     return [
         PredictionDrafter(context.calibration),
         ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration),
@@ -32,8 +33,8 @@ class WithRequestTexts(RetrievalSource):
     """One source, and the drafters of ``request_texts``. Not thread-safe. Owns all of them.
 
     Attributes:
-        name: the source's.
-        datastores: the source's (``DatastoreReader``).
+        name: name of the source.
+        datastores: names of the source's datastores (``DatastoreReader``).
     """
 
     def __init__(self, source: RetrievalSource, texts: Sequence[RetrievalSource]) -> None:

@@ -53,7 +53,7 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
 
 
 def render_question(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """Render the conversation up to the beginning of its last answer. Raises as ``render``."""
+    """Render the conversation up to the beginning of its last answer. Raises the errors of ``render``."""
     answers = [number for number, message in enumerate(messages) if message["role"] == ASSISTANT]
     question = messages[: answers[-1]] if answers and answers[-1] == len(messages) - 1 else messages
     if not question or question[-1]["role"] == ASSISTANT:

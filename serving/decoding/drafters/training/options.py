@@ -47,7 +47,7 @@ class Regeneration:
         prompt_tokens: number of first tokens of a plain text that serve as its prompt.
         slots: batch size of generation.
 
-    Raises as ``check_fields``.
+    Raises the errors of ``check_fields``.
     """
 
     temperature: Temperature = 0.0

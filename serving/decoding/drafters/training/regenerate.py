@@ -47,7 +47,7 @@ def regenerate(
     A resumed run reads them from there, because an answer depends only on its prompt, the settings and the seed. ``report``
     receives the number of answers so far.
 
-    Raises as ``Engine``, and Corruption if ``file`` belongs to other rows.
+    Raises the errors of ``Engine``, and Corruption if ``file`` belongs to other rows.
     """
     questions = _questions(target, rows, regeneration, window, skipped)
     done = count(1)

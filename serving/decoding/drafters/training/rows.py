@@ -57,7 +57,7 @@ def reading_options(options: TrainOptions) -> BuildOptions:
 def find_corpus(options: TrainOptions) -> Inputs:
     """The files of the corpora, except files in the run's work folder.
 
-    Raises as ``find_inputs``, and as ``read_rows`` up to the first row. InvalidArgument: there is no row.
+    Raises the errors of ``find_inputs``, the errors of ``read_rows`` up to the first row, and InvalidArgument if there is no row.
     """
     reading = reading_options(options)
     inputs = find_inputs(reading)

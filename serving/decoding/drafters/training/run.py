@@ -36,7 +36,7 @@ Load = Callable[[TrainOptions, bool], Target]
 
 
 def load_target(options: TrainOptions, accelerate: bool) -> Target:
-    """A ``Load``. Raises as ``Target.load``."""
+    """A ``Load``. Raises the errors of ``Target.load``."""
     return Target.load(options.model, options.dtype, options.device, options.batch * options.window, accelerate)
 
 

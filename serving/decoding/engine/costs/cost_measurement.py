@@ -25,9 +25,10 @@ _WARM_UPS = 6
 
 
 def measure(target: Target, slots: int = 1, budget: float | None = None, passes: str = "auto") -> CostModel:
-    """Measure up to a dozen points with up to ``slots`` requests, at least twice each, for ``budget`` seconds (QUICK_SECONDS).
+    """Measure up to a dozen points with up to ``slots`` requests, each at least twice, for ``budget`` seconds.
 
-    If two rounds take more than four times the budget, only the first points are measured, at least three of them.
+    The default of ``budget`` is ``QUICK_SECONDS``. If two rounds take more than four times the budget, only the first points are
+    measured, at least three.
     """
     budget = QUICK_SECONDS if budget is None else budget
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
@@ -51,8 +52,8 @@ def time_points(
 ) -> list[Sample]:
     """The fastest pass at each of ``points``.
 
-    Passes warm up until they get no faster. The fastest pass is taken, because other load only adds time. Points are timed in
-    rounds, because a busy moment then affects all points alike.
+    First, passes are repeated until they get no faster. The fastest pass counts, because other load only adds time. Points are
+    timed in rounds, so that a busy moment affects all points alike.
 
     Args:
         rounds: passes at each point; None for as many as ``budget`` allows.

@@ -38,21 +38,21 @@ class CostModel:
 
         curve(rows) + requests * (per_request + per_key * context) + per_pair * rows * context
 
-    The cost of linear layers depends only on the number of rows. The form of this cost depends on the device (flat, stepped, a
-    jump at the second row). So the curve interpolates between measured points. Attention runs request by request over cached
-    keys, so its terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points.
-    The modelled cost never falls when rows, requests or context grow. Nor does it exceed the cost of the same rows in separate
-    passes of one row.
+    The cost of linear layers depends only on the number of rows. The form of this cost depends on the device: flat, stepped, or
+    with a jump at the second row. So the curve interpolates between measured points. Attention runs request by request over
+    cached keys, so its terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy
+    points. The modelled cost never falls when rows, requests or context grow. It also never exceeds the cost of the same rows in
+    separate passes of one row.
 
-    Real passes correct the model by a Kalman filter. Its states are logarithms: of the device's speed, and of a correction for
-    each measured size. A device's speed changes often and for all sizes alike, because other programs run on it. The form of
-    the curve changes seldom. So the filter explains a slow pass by the speed first. It learns the form from differences between
-    successive passes of different sizes. The less likely the time of a pass is, the less it counts
+    Real passes correct the model by a Kalman filter. Its state has two kinds of logarithms: of the device's speed, and of a
+    correction for each measured size. A device's speed changes often and for all sizes alike, because other programs run on it.
+    The form of the curve changes seldom. So the filter first explains a slow pass by a lower speed. It learns the form from
+    differences between successive passes of different sizes. The less likely the time of a pass is, the less the pass counts
     (csrc/drafting/pass_times.h). Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
-        measured: float64[n], their seconds as measured.
+        measured: float64[n], measured seconds of these points.
         per_request, per_key, per_pair: seconds, 0 or more.
     """
 
@@ -99,7 +99,7 @@ class CostModel:
 
     @property
     def slowdown(self) -> float:
-        """Time of a pass of one row now, divided by its measured time."""
+        """The current estimate for a pass of one row, divided by the measured time."""
         return self._corrected.slowdown()
 
     def copy(self) -> CostModel:
@@ -117,10 +117,10 @@ class CostModel:
         """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope.
 
         Args:
-            deviations: how many standard deviations of the uncertainty to add to the expected times. The uncertainty is
-                relative to a pass of ``requests`` rows. With a number below 0, uncertain sizes are cheaper.
-            reads: whether the passes also read prompts. Then the correction of a plain pass corrects all sizes, because
-                ``update`` never gets a pass that reads prompts.
+            deviations: how many standard deviations of the uncertainty to add to the expected times. The uncertainty is relative
+                to a pass of ``requests`` rows. With a negative number, uncertain sizes are cheaper.
+            reads: whether the passes also read prompts. If so, all sizes get the correction of a plain pass, because ``update``
+                never gets a pass that reads prompts.
         """
         return self._corrected.times(rows, requests, context, deviations, reads)
 

@@ -108,9 +108,9 @@ def costs_path(key: CostKey) -> Path:
 
 
 def stored_costs(key: CostKey) -> CostModel | None:
-    """The costs in the file of ``key``; None if there is no file, or no usable one. An unusable file is logged.
+    """The costs in the file of ``key``; None if there is no file, or the file is unusable. An unusable file is logged.
 
-    Raises as ``costs_path``.
+    Raises the same errors as ``costs_path``.
     """
     path = costs_path(key)
     try:
@@ -168,7 +168,7 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
 
 
 def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
-    """The costs in ``path`` and the fields of their ``CostKey``. Accepts any key; raises as ``load_costs`` otherwise."""
+    """The costs in ``path`` and the fields of their ``CostKey``. Accepts any key. Other errors are those of ``load_costs``."""
     document = read_object(path, f"costs {path}", "'suffolk profile' makes them", _MAX_BYTES)
     if document.get("format") != FORMAT:
         raise Unsupported(

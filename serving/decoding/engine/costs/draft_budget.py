@@ -1,4 +1,4 @@
-"""The budget of one draft with the value of an accepted token, and the draft with its cost and result."""
+"""The limits of one draft, with the value of an accepted token; and a draft, with its cost and result."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class DraftBudget:
-    """The most that one draft for one request may cost, and measurements that decide whether the draft is worth its cost.
+    """The largest cost of one draft for one request, and measurements that decide whether the draft is worth its cost.
 
-    Times are a request's share of a step, in seconds; 0 if not known.
+    Times are in seconds, and are the request's share of a step. 0 means not known.
 
     Attributes:
         token_seconds: one token in plain decoding.
         row_seconds: one more row in a pass of the target.
         model_seconds: limit for passes of the drafter's own model; 0 allows no pass.
-        speedup: recent tokens per second with drafts, divided by plain decoding's; 1 or more.
-        expected: tokens expected of other sources in this step.
+        speedup: recent tokens per second with drafts, relative to plain decoding; 1 or more.
+        expected: tokens that other sources are expected to give in this step.
         others: mean accepted tokens of other sources per step of the request.
         idle: share of the request's steps in which other sources add no token.
     """
@@ -37,7 +37,7 @@ class DraftBudget:
 
     @property
     def value_seconds(self) -> float:
-        """Seconds that an accepted token saves. They are fewer if drafts already speed up decoding."""
+        """Seconds that an accepted token saves: fewer if drafts already make decoding faster."""
         return self.token_seconds / self.speedup
 
     @property
@@ -61,11 +61,11 @@ class DraftCandidate:
     Attributes:
         request_id: the number of the request.
         scores: float32[n], falling: the probability that the path to each node is accepted.
-        of_models: bool[n], nodes that only models proposed; None if there are none.
+        of_models: bool[n], whether only models proposed the node; None if there are no such nodes.
         seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
         model_seconds: the request's share of the passes of models.
         prefill_seconds: the request's share of the prefill of models.
-        verified: the number of nodes, the best by score, that the target verifies. The planner may only raise it.
+        verified: how many of the best nodes the target verifies. The planner may only raise this number.
         accepted: verified nodes that the target accepted.
         accepted_of_models: accepted nodes that only models proposed.
     """

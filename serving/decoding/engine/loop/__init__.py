@@ -11,6 +11,6 @@
    equals the samples (sampling/verification/match.py). Without memory for the drafts, steps 7 and 8 are repeated without them.
 9. ``KVCache.keep`` (model/kv_cache.py) keeps the rows of accepted tokens. ``DrafterPool.follow`` hands out their hidden states.
 10. ``Request.commit`` (request.py) appends the tokens, decodes text (text_stream.py), and returns a ``Step`` (step.py).
-11. ``StepBatch.learn_tokens`` and ``DrafterPool.learn_logits`` let the drafters learn; ``Planner.record`` books gains and costs.
+11. ``StepBatch.learn_tokens`` and ``DrafterPool.learn_logits`` let the drafters learn. ``Planner.record`` adds gains and costs.
 12. ``LoopStats`` (stats.py) counts. Requests that have ended leave; their ``Generation`` (generation.py) hands over the steps.
 """

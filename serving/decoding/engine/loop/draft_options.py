@@ -23,12 +23,12 @@ class DraftOptions:
     """Options of one request's drafts. They change its speed, never its text.
 
     Attributes:
-        prediction: the expected answer, or most of it, as a text or token ids. Drafts are also copied from it. Drafters
-            that run no retrieval ignore it.
+        prediction: the expected answer, or most of it, as a text or token ids. It is one more source of drafts. Drafters without
+            retrieval ignore it.
         datastores: names of the datastores to search; None for all.
-        tenant: owner of the request; empty if all requests have one owner. Learning does not cross tenants: the calibration of
-            retrieved drafts is the tenant's own, and token recycling learns none of a tenant's answers. An answer drafts only for
-            other answers to the same prompt of the same tenant.
+        tenant: owner of the request; empty if all requests have one owner. Tenants do not learn from each other: each has its own
+            calibration of retrieved drafts, and token recycling does not learn from requests with a tenant. An answer is a source
+            of drafts only for other answers to the same prompt of the same tenant.
         remember: whether the text may be used for other requests, and kept after its end. If False, the text is not recorded, and
             drafters do not learn its tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
@@ -36,7 +36,7 @@ class DraftOptions:
         trace: whether each step carries a ``StepTrace``.
 
     Raises:
-        InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION, it has a lone surrogate, or
+        InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION or has a lone surrogate, or
             ``group`` is empty or longer than MAX_GROUP.
     """
 

@@ -18,7 +18,7 @@ STAGES = ("proposed", "verified", "accepted", "earned")
 log = logging.getLogger(__name__)
 PREFIX = "failed "
 _SECONDS = ("prefill_seconds", "model_seconds")
-"""Counters: prefill; and the passes of models that the drafter can leave out, without their prefill."""
+"""Counters of seconds: the prefill of models, and the other passes of models that the drafter can leave out."""
 
 
 class TreeCounts:
@@ -50,8 +50,8 @@ class DraftCounts:
 
     Attributes:
         accepted: drafted tokens in the text.
-        earned: accepted tokens that saved a pass. Every accepted token saves a pass, except a drafted token that ends the
-            text: its pass would also have sampled it. So after the first token, tokens = passes + ``earned``.
+        earned: accepted tokens that saved a pass. Every accepted token saves a pass, except a drafted token that ends the text,
+            because this pass would have sampled the same token. So after the first token, tokens = passes + ``earned``.
     """
 
     accepted: Counter[Place] = field(default_factory=Counter)
@@ -105,7 +105,7 @@ def _by_source(counts: Counter[Place]) -> dict[str, int]:
 
 
 class DraftFailures:
-    """A drafter's failed drafts, by reason. The first of each reason is logged. Not thread-safe.
+    """A drafter's failed drafts, by reason. The first failure for each reason is logged. Not thread-safe.
 
     Attributes:
         by_reason: failed drafts by the name of the error.
@@ -117,7 +117,7 @@ class DraftFailures:
         self._drafter = drafter
 
     def add(self, reason: str, message: str, drafts: int = 1) -> None:
-        """Count ``drafts`` failed drafts; ``message`` explains the first of each reason in the log."""
+        """Count ``drafts`` failed drafts. ``message`` explains the failure in the log, once for each reason."""
         if not self.by_reason[reason]:
             log.warning("%s: %s; continuing without its drafts", self._drafter, message)
         self.by_reason[reason] += drafts

@@ -37,7 +37,8 @@ class DraftRequest:
         slot: the request's slot in the target's cache.
         budget: limits of the draft, and the seconds that an accepted token saves.
         options: the request's draft options.
-        prediction: int32[k], the tokens of the request's predicted text, read-only; None without one or for an empty one.
+        prediction: int32[k], the tokens of the request's predicted text, read-only; None if there is no such text, or it is
+            empty.
     """
 
     request_id: int
@@ -58,7 +59,7 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class SampledChain:
-    """A chain of sampled tokens with the distributions they were sampled from, for verification ``rejection``.
+    """A chain of tokens with the distributions from which they were sampled, for verification ``rejection``.
 
     Verification ``match`` uses only the tree. ``rejection`` is exact only if a token's place in the chain is decided before the
     token is sampled. A drafter may stop because of earlier tokens, but must not drop a sampled token. A chain may be cut at
@@ -70,7 +71,8 @@ class SampledChain:
             on any device except "meta". Each row sums to 1. ``verify_chain`` checks the values.
 
     Raises:
-        InvalidArgument: the tree is not a chain, or ``distributions`` is not dense, not of floating point, or not n rows.
+        InvalidArgument: the tree is not a chain, or ``distributions`` is not a dense tensor of floating-point numbers with n
+            rows.
     """
 
     tree: DraftTree
@@ -159,7 +161,7 @@ class FeatureDrafter(Drafter, Protocol):
 
     Attributes:
         layers: the layers to read, rising: 0 for the embedding, k for the output of layer k. The last layer's output is
-            normalised, as the output layer reads it. Empty if the drafter reads none.
+            normalised, as the output layer reads it. Empty if the drafter reads no layers.
     """
 
     layers: tuple[int, ...]
@@ -224,8 +226,8 @@ class CacheDrafter(Drafter, Protocol):
 class MixedDrafter(Drafter, Protocol):
     """A drafter that can draft with or without its models.
 
-    Its models draft nothing if ``DraftBudget.model_seconds`` is 0. ``stats`` reports their time, without
-    prefill, as "model_seconds".
+    If ``DraftBudget.model_seconds`` is 0, its models do not draft. ``stats`` reports the time of the models, without prefill, as
+    "model_seconds".
 
     Attributes:
         model_sources: source bits of its models; 0 if it has none.
@@ -249,7 +251,7 @@ def model_sources(drafter: Drafter) -> int:
 
 @runtime_checkable
 class PrefetchingDrafter(Drafter, Protocol):
-    """A drafter that prepares the next step's drafts while the target verifies this step's.
+    """A drafter that prepares the drafts of the next step while the target verifies the drafts of this step.
 
     It may have an attribute ``prefetches``: whether ``prefetch`` is to be called in this step.
     """

@@ -1,6 +1,6 @@
 """Calls the drafters of a step loop.
 
-After an error of a drafter, only its draft is missing. The error is counted, logged once and not raised.
+If a drafter raises an error, only its draft is missing. The error is counted and logged once, but not raised.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DrafterPool:
 
     Attributes:
         layers: layers whose hidden states the drafters read, rising.
-        model_sources: by drafter, source bits of the models that it may leave out; 0 for none.
+        model_sources: for each drafter, the source bits of the models that it may leave out; 0 if there are none.
     """
 
     def __init__(self, drafters: Mapping[str, Drafter], target: Target, cache: KVCache) -> None:
@@ -101,7 +101,7 @@ class DrafterPool:
     def draft(self, requests: Sequence[Request], budgets: Sequence[DraftBudget]) -> list[Draft]:
         """A draft for each of ``requests``, within its budget. Calls each drafter once.
 
-        A sampled chain keeps its distributions only under verification ``rejection``; otherwise its tree is returned.
+        A sampled chain keeps its distributions only with verification ``rejection``; otherwise its tree is returned.
         """
         drafts = [NO_DRAFT] * len(requests)
         for name, members in _by_drafter(requests).items():
@@ -205,7 +205,7 @@ class DrafterPool:
             return {}  # ``_propose`` reads stats too, and counts the error
 
     def _check(self, name: str, requests: Sequence[Request], proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Checked copies of ``proposals``. An invalid one is a failure of its request, and becomes an empty tree."""
+        """Checked copies of ``proposals``. An invalid proposal is a failure of its request, and becomes an empty tree."""
         try:
             given = proposals if isinstance(proposals, _native.Trees) else [tree_of(each) for each in proposals]
             trees = checked_trees(given, self._vocab_size, [each.max_nodes for each in requests])

@@ -35,9 +35,9 @@ _STATS_AGE = 0.05
 class Engine:
     """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
 
-    A request's tokens depend on its prompt and settings, never on other requests. Under verification ``match``, the tokens do
-    not depend on the request's drafter. Under ``rejection``, the distribution of the tokens does not depend on the drafter.
-    Under ``typical``, the tokens do depend on the drafter.
+    A request's tokens depend on its prompt and settings, never on other requests. With verification ``match``, the tokens do
+    not depend on the request's drafter. With ``rejection``, the distribution of the tokens does not depend on the drafter.
+    With ``typical``, the tokens do depend on the drafter.
 
     Attributes:
         target: the model whose text is produced.
@@ -71,7 +71,7 @@ class Engine:
                 static shapes, which CUDA replays as graphs. ``compiled``: for a CPU, by torch and a C++ compiler, which takes a
                 minute or more at the start. ``graph``: on CUDA, compiled and captured at the start, for prompts too.
                 ``auto``: ``captured`` on CUDA, else ``packed``.
-            prefix_reuse: whether a prompt that begins like another text of its tenant takes over the rows of that text.
+            prefix_reuse: whether a prompt takes over the cache rows of another text of its tenant that begins in the same way.
 
         Raises:
             InvalidArgument: a value is out of its range.
@@ -199,7 +199,7 @@ class Engine:
         self.close()
 
     def _close_at_exit(self) -> None:
-        """End the thread before the interpreter ends, because killing the thread inside the model's pass would abort the process.
+        """End the thread before the interpreter ends. If the thread were killed inside the model's pass, the process would abort.
 
         Called if the engine was not closed, or if a second Ctrl-C interrupted ``close``.
         """
@@ -215,7 +215,7 @@ class Engine:
             raise Unavailable("the engine's thread is not in this process, which was forked; make an engine here")
 
     def _present(self) -> int:
-        """The requests that run or wait. A cancelled one does not count, although it keeps its slot until the pass ends."""
+        """The number of requests that run or wait, without cancelled requests, which keep their slots until the pass ends."""
         cancelled = {generation.request.number for generation in self._cancelled}
         return sum(each.request.number not in cancelled for each in (*self._running.values(), *self._waiting))
 

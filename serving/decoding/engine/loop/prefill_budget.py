@@ -1,4 +1,4 @@
-"""The number of prompt tokens that a pass reads. It is at most a budget, and lower while other requests decode."""
+"""Decides how many prompt tokens a pass reads: at most a budget, and fewer while other requests decode."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LEAST_TOKENS = 16
 """Prompt tokens that a pass may read in any case. Few tokens cost little more than one."""
 _RATE = 0.2
 _PASSES = 9
-"""Last passes without prompt tokens; the median of their times counts. While a long prompt is read, no such pass comes, so a
-single slow pass would set the pace for the whole prompt."""
+"""The median time of this many last passes without prompt tokens counts. While a long prompt is read, there are no such passes,
+so a single slow pass would set the pace for the whole prompt."""
 
 
 class PrefillBudget:

@@ -33,7 +33,7 @@ SHORT = 1 << 11
 PIECE = 1 << 15
 """Characters of a piece of a long text: some 20 ms."""
 _END = 8
-"""Number of last tokens of a prompt on which the encoding of a continuation may depend."""
+"""The encoding of a continuation may depend on this many last tokens of the prompt."""
 LONG_TEXTS = DutyCycle(0.5)
 """Texts of more than ``SHORT`` characters take turns."""
 
@@ -62,7 +62,7 @@ def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.
 
 
 def encode(target: Target, prompt: Prompt) -> npt.NDArray[np.int64]:
-    """The tokens of ``prompt``, int64[n]. Raises as ``read_prompt``, ``encode_text`` and ``encode_chat``."""
+    """The tokens of ``prompt``, int64[n]. Raises the errors of ``read_prompt``, ``encode_text`` and ``encode_chat``."""
     found = read_prompt(prompt)
     if isinstance(found, str):
         return np.array(encode_text(target, found), np.int64)
@@ -147,8 +147,8 @@ def encode_chat(
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
     """The tokens of ``text`` as a continuation of the tokens of ``prompt``, without special tokens.
 
-    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If one
-    token then covers parts of both, the text is encoded alone, because the prompt's tokens cannot change.
+    Some tokenizers put a space before a text, but not inside a text. So the text is encoded together with the end of the prompt.
+    If a token then covers parts of both, the text is encoded alone, because the prompt's tokens cannot change.
 
     Raises InvalidArgument: the target has no tokenizer.
     """

@@ -41,7 +41,7 @@ class PredictionCounter:
 
     @property
     def missing(self) -> int:
-        """Predicted tokens that a shortest diff from the predicted to the generated text deletes."""
+        """Predicted tokens that are not in the generated text, by a shortest diff."""
         return self._missing.bit_count()
 
     def add(self, tokens: Sequence[int]) -> None:
@@ -60,14 +60,14 @@ class Request:
         drafter: name of its drafter; empty for none, and while log-probabilities of the prompt are wanted.
         max_nodes: the most nodes of a draft tree.
         options: options of its drafts.
-        prediction: int32[k], the tokens of the request's predicted text; None without one or for an empty one.
+        prediction: int32[k], the tokens of the request's predicted text; None if there is no such text, or it is empty.
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
         length: tokens so far, prompt and generated.
         slot: its slot in the cache while it runs, else -1.
         matcher: the state of the request's grammar after its text; None without a grammar.
         sampler: samples its tokens.
-        row_settings: how a device step samples its tokens; None if the host verifies its drafts. The host does so if more than
-            tokens is needed, or other rules of verification apply.
+        row_settings: how a device step samples its tokens; None if the host verifies its drafts. The host does so for results
+            other than tokens, and for other rules of verification.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
@@ -91,9 +91,9 @@ class Request:
         """Encodes the prompt and the prediction, and allocates the tokens.
 
         Raises:
-            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context. Prompt,
-                prediction or ``stop_token_ids`` have ids outside the vocabulary. Text, stop strings or a grammar are given, but
-                the target has no tokenizer. The grammar is refused.
+            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt,
+                prediction or ``stop_token_ids`` have ids outside the vocabulary; text, stop strings or a grammar are given, but
+                the target has no tokenizer; or the grammar is refused.
             Unsupported: the grammar needs llguidance, which is not installed or cannot use the tokenizer.
             ResourceExhausted: no memory for the tokens.
         """

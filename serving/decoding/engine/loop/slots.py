@@ -15,7 +15,7 @@ from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 LEAST_REUSED = 16
 """Shared tokens from which rows are reused. Fewer save no time."""
 _CONTINUED = 0.5
-"""If a prompt begins with at least this share of a free slot's tokens, it takes that slot. Below this share, the rows are
+"""If a prompt begins with at least this share of a free slot's tokens, the request takes this slot. Otherwise the rows are
 copied."""
 
 Ids = npt.NDArray[np.int32]
@@ -41,10 +41,10 @@ _NOTHING = _Contents(np.empty(0, np.int32), "")
 
 
 class Slots:
-    """Gives slots to requests. A prompt that begins like another text of its tenant takes over the rows of that text.
+    """Gives slots to requests. If a prompt begins like another text of its tenant, it takes over the cache rows of this text.
 
-    The text belongs to a running request, or to a request that has left and whose slot is free. So the memory of free slots
-    serves as a cache; the slot that was left first is taken first. Requests that need the logits or hidden states of their whole
+    The text belongs to a running request, or to a request that has left and whose slot is free. So free slots serve as a cache.
+    The slot that has been free for the longest time is taken first. Requests that need the logits or hidden states of their whole
     prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
     """
 
@@ -92,7 +92,7 @@ class Slots:
         request.slot = slot
 
     def awaits_prefix(self, request: Request) -> bool:
-        """Take over the rows that exist by now. Returns whether the request still waits for rows that are being read."""
+        """Take over the rows that exist already. Returns whether the request still waits for rows of the other text."""
         leader = self._leaders.get(request.number)
         if leader is None:
             return False
@@ -128,7 +128,7 @@ class Slots:
         return min(int(self._cache.lengths[request.slot]), request.length)
 
     def _best_left(self, prompt: Ids, tenant: str) -> tuple[int | None, int]:
-        """The free slot with the longest text that ``prompt`` begins like, and the number of shared tokens."""
+        """The free slot whose text shares the longest beginning with ``prompt``, and the number of shared tokens."""
         best, shared = None, LEAST_REUSED - 1
         for slot, contents in self._left.items():
             if contents.tenant == tenant and (size := common_prefix(prompt, contents.tokens)) > shared:

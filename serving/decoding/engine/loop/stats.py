@@ -34,7 +34,7 @@ class Counts:
 
     Attributes:
         tokens: generated tokens, including the first.
-        steps: target passes after the prompt's.
+        steps: passes of the target after the pass that ends the prompt.
         draft_calls: steps in which a drafter was called.
         drafted_steps: steps in which drafted nodes were verified.
         drafted: drafted tokens by source and depth; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
@@ -92,9 +92,9 @@ class GenerationStats(Counts):
 
     Attributes:
         prompt_tokens: length of the prompt.
-        cached_tokens: prompt tokens that were not read, because another request's rows were taken over.
-        rejected_prediction_tokens: tokens of the predicted text that a shortest diff to the generated text deletes; 0 without a
-            prediction. It depends on both texts only, not on the drafts.
+        cached_tokens: prompt tokens that were not read, because the request took over the rows of another request.
+        rejected_prediction_tokens: tokens of the predicted text that are not in the generated text, by a shortest diff; 0 without
+            a prediction. The number depends only on the two texts, not on the drafts.
         finish: finish reason: eos, stop, length (max_new_tokens), context (the model's limit), cancelled or error; empty while
             the request runs.
     """

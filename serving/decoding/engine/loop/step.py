@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 TRACED_CONTEXT = 32
-"""Tokens before the draft that a trace has."""
+"""The most tokens before the draft that a trace holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

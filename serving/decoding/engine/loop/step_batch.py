@@ -34,9 +34,9 @@ class BatchEntry:
 
     Attributes:
         layout: the rows.
-        wanted: how many of the last rows need logits; 0 while the request reads its prompt, unless the prompt is scored.
-        proposal: the draft among the rows, possibly empty.
-        candidate: the draft as the planner saw it; None if the request had none.
+        wanted: how many of the last rows need logits. While the request reads its prompt, 0, unless the prompt is scored.
+        proposal: the draft whose nodes are among the rows, possibly empty.
+        candidate: the draft as the planner saw it; None if the request had no draft.
         whole_draft: the draft before the planner cut it, for traces.
     """
 
@@ -218,15 +218,15 @@ class StepBatch:
 
 
 def _decodes(request: Request, cached: int) -> bool:
-    """Whether all tokens of ``request`` but the last generated one are among its ``cached`` tokens."""
+    """Whether all tokens of ``request``, except the last generated token, are among its ``cached`` tokens."""
     return request.length - cached == 1 and request.length > request.stats.prompt_tokens
 
 
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
     """The planner's view of a draft.
 
-    A sampled chain gets no scores, and all of it is verified. A choice of tokens that depends on the sampled tokens would change
-    the output distribution.
+    A sampled chain gets no scores, and the whole chain is verified. If the verified tokens were chosen by their scores, which
+    depend on the sampled tokens, the output distribution would change.
     """
     tree = tree_of(proposal)
     is_tree = isinstance(proposal, DraftTree)

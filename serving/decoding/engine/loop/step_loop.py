@@ -56,7 +56,7 @@ class StepLoop:
         passes: str = "auto",
         prefix_reuse: bool = False,
     ) -> None:
-        """Allocates the cache. Arguments and errors as for ``Engine``, with two differences.
+        """Allocates the cache. The arguments and errors are those of ``Engine``, with two differences.
 
         Args:
             drafters: the loop calls them from one thread and leaves them open.
@@ -87,7 +87,7 @@ class StepLoop:
 
     @property
     def slowdown(self) -> float:
-        """Time of the target's passes now, divided by their measured time (``CostModel``); 1 without drafters."""
+        """The current time of the target's passes, divided by the measured time (``CostModel``); 1 without drafters."""
         return 1.0 if self._planner is None else self._planner.costs.slowdown
 
     def require_room(self, request: Request) -> None:
@@ -109,7 +109,7 @@ class StepLoop:
             )
 
     def join(self, request: Request) -> None:
-        """Add ``request`` to the next step. Raises as ``require_room``, and ResourceExhausted if no slot is free."""
+        """Add ``request`` to the next step. Raises the errors of ``require_room``, and ResourceExhausted if no slot is free."""
         self.require_room(request)
         if not self._slots.free:
             raise ResourceExhausted(f"all {self.cache.slots} slots are taken; wait until one is free")
@@ -203,7 +203,7 @@ class StepLoop:
 
     @staticmethod
     def _without_drafts(entries: Sequence[BatchEntry], error: ResourceExhausted) -> list[BatchEntry]:
-        """The same step in plain decoding; counts its drafts as failed. Raises ``error`` if there are no drafts."""
+        """The entries of the same step without drafts. Counts the drafts as failed. Raises ``error`` if there are no drafts."""
         if not any(entry.has_draft for entry in entries):
             raise error
         log.warning("%s; continuing without the drafts of this step", error)

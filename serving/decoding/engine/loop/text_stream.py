@@ -42,7 +42,7 @@ class TextStream:
         """
         Args:
             tokenizer: any object with a method ``decode(ids, skip_special_tokens)`` as in transformers.
-            min_tokens: stop strings that are complete before this token do not count.
+            min_tokens: a stop string does not count if it is complete before this many tokens.
             include_stop: the text ends after the stop string.
             skip_special_tokens: special tokens show nothing.
         """
@@ -83,7 +83,7 @@ class TextStream:
         return after[len(before) :]
 
     def _before(self, tokens: list[int]) -> str:
-        """As ``_text``. The texts of single tokens are kept, because most tokens are shown one by one."""
+        """The same as ``_text``. The texts of single tokens are kept, because most tokens are shown one by one."""
         if len(tokens) != 1:
             return self._text(tokens) if tokens else ""
         if tokens[0] not in self._single:
@@ -126,7 +126,7 @@ class TextStream:
 def _decoder(tokenizer: Any, skip_special_tokens: bool) -> Callable[[list[int]], str]:
     """Decodes tokens as ``tokenizer`` does.
 
-    The methods of transformers take most of the time. If they only call the tokenizer inside, it is called directly.
+    The methods of transformers take most of the time. If they do nothing but call the inner tokenizer, it is called directly.
     """
     methods = [getattr(type(tokenizer), name, None) for name in ("decode", "_decode")]
     if (
@@ -140,7 +140,7 @@ def _decoder(tokenizer: Any, skip_special_tokens: bool) -> Callable[[list[int]],
 
 
 def _marks(tokenizer: Any, stop: Sequence[str]) -> dict[int, str]:
-    """The text of all special tokens by id, if any is a part of a stop string; else none."""
+    """Id -> text of every special token, if the text of one of them is a part of a stop string; otherwise empty."""
     added = getattr(tokenizer, "added_tokens_decoder", {}) if stop else {}
     found = {int(id): str(token) for id, token in added.items() if token.special and str(token)}
     return found if any(text in each for text in found.values() for each in stop) else {}

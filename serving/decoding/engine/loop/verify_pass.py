@@ -1,4 +1,4 @@
-"""Collects the outcomes of a pass. The device may have verified a part of the requests. The host verifies the rest."""
+"""Collects the outcomes of a pass. The device may have verified some of the requests. The host verifies the other requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Verified:
     Attributes:
         rows: the logits of each request that the host verified, by its number.
         outcomes: the outcome of each request that has logits and whose prompt is read, by its number.
-        placed: bool[entries], whether the kept rows are in their places in the cache; None if the host verified all.
+        placed: bool[entries], whether the kept rows are in their places in the cache; None if the host verified all requests.
     """
 
     rows: dict[int, torch.Tensor]
@@ -35,7 +35,8 @@ class Verified:
 
 
 def drafts_of(entries: Sequence[BatchEntry], pool: DrafterPool) -> Drafts | None:
-    """The part of a pass over ``entries`` that a device step can verify; None for no part. Learned logits need the host."""
+    """The drafts of ``entries`` that a device step can verify; None if there are none. If a drafter learns logits, the host
+    verifies."""
     asked = [entry for entry in entries if entry.wanted]
     settings = [None if pool.learns(entry.request) else entry.request.row_settings for entry in asked]
     if not any(each is not None for each in settings):

@@ -52,14 +52,14 @@ def verify(
 ) -> list[Outcome | SuffolkError | None]:
     """Accept drafted tokens and sample the next token. Returns each request's outcome, or the error of its settings or functions.
 
-    The outcome is None while a request reads a prompt that is scored, until its last chunk.
+    While a request reads a prompt that is scored, the outcome is None until the last chunk.
 
-    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a request
-    reads a prompt that is scored, there is no proposal, and the logits are after each token of the chunk. ``whole``: all of
-    ``logits`` as one tensor, if they are one. Greedy requests are then sampled together.
+    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a
+    request reads a prompt that is scored, there is no proposal, and the logits are after each token of the chunk. ``whole``:
+    ``logits`` as one tensor, if it exists; greedy requests are then sampled together.
 
-    Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
-    Further copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
+    With ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host. Further
+    copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
     """
     if whole is not None and all(each.sampler.is_plain_greedy and not each.reads_scored for each in requests):
         return [*_verify(requests, proposals, logits, [likeliest(whole)])]

@@ -1,7 +1,7 @@
 """A forward pass compiled by torch, for CPUs. One graph serves all numbers of rows, requests and cached tokens.
 
-Attention writes keys and values to the pass's cache and attends as a packed pass does. Compiling fuses the operations between
-attention and matrix products. It takes a minute at the first start.
+Attention writes keys and values to the pass's cache, and attends in the same way as a packed pass. Compiling fuses the operations
+between attention and matrix products. It takes a minute at the first start.
 
 Measured gain over 1 to 16 rows: 10 to 16 % of a pass of SmolLM2-135M, and 7 to 9 % of a pass of Qwen2.5-Coder-0.5B
 (docs/design/measured-mechanisms.md).
@@ -25,7 +25,7 @@ from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 
 class CompiledPasses:
-    """Compiled passes over one cache. The first one, of two rows or more, compiles; all caches share the compiled function."""
+    """Compiled passes over one cache. The first pass of two or more rows compiles. All caches share the compiled function."""
 
     def __init__(self, target: LanguageModel, cache: KVCache) -> None:
         """Raises Unsupported: the model is not on a CPU, or some of its layers share a cache."""

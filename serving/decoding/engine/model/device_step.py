@@ -27,7 +27,7 @@ KINDS = 3
 """Kinds of sampling; a higher kind includes the lower ones."""
 
 SampleRows = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
-"""From logits [n, vocab], positions int64[n], settings int64[SETTINGS, n], and the highest kind of these rows: the tokens int64[n].
+"""(logits [n, vocab], positions int64[n], settings int64[SETTINGS, n], the highest kind of these rows) -> tokens int64[n].
 
 A token may be ``UNDECIDED``.
 """
@@ -38,8 +38,8 @@ class Drafts:
     """The rows that a device step verifies: the wanted rows of each request, in the order of the pass.
 
     Attributes:
-        counts: int64[requests], their wanted rows.
-        parents: int64[rows], each row's parent among the rows of its request, -1 for the first one; or ``ON_HOST``.
+        counts: int64[requests], the number of wanted rows of each request.
+        parents: int64[rows], each row's parent among the rows of its request, -1 for the first row; or ``ON_HOST``.
         settings: int64[SETTINGS, rows], how rows are sampled, the kind first; all 0 for rows that the host samples.
     """
 
@@ -74,7 +74,7 @@ class DeviceStep:
     """Ends steps whose passes read ``RowTables``. Not thread-safe. On CUDA, each size and kind of sampling is captured."""
 
     def __init__(self, tables: RowTables, cache: KVCache, sample: SampleRows, sizes: Sequence[int]) -> None:
-        """``sizes``: numbers of wanted rows; padding brings a step to the next of them."""
+        """``sizes``: numbers of wanted rows; a step is padded to the next larger size."""
         most, device = len(tables.wanted), tables.rows.device
         self._tables, self._cache, self._sample = tables, cache, sample
         self._sizes = sorted({min(size, most) for size in sizes})
@@ -120,7 +120,7 @@ class DeviceStep:
                     self._captured[size, kind] = record(compute, memory, self._moves.device)
 
     def run(self, logits: torch.Tensor, drafts: Drafts) -> Walks:
-        """End the step of a pass that leaves ``logits``, which include rows of padding. Waits for the copy of the results."""
+        """End the step of a pass that gave ``logits``, which include rows of padding. Waits for the copy of the results."""
         size, kind = self._size(drafts), drafts.kind
         graph = self._captured.get((size, kind))
         if graph is None:

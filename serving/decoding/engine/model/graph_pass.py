@@ -1,7 +1,7 @@
 """Graph passes: one function reads the rows of all requests, whether of trees, prompts or plain decoding. It is a graph on CUDA.
 
 The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
-(``row_attention.py``). The pass is captured once for each number of ``ROWS``; rows of padding bring a pass to the next of them.
+(``row_attention.py``). The pass is captured once for each number in ``ROWS``, and a pass is padded to the next larger number.
 Everything else that differs between passes is read from the device's memory. The device may also end the step
 (``device_step.py``).
 """
@@ -165,7 +165,7 @@ class GraphPasses:
     def step(
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
     ) -> tuple[PassResult, Walks]:
-        """Make a pass over rows that fit, and end its step on the device. Accepted rows are then moved to the end of each text."""
+        """Make a pass over rows that fit, and end its step on the device. This moves accepted rows to the end of each text."""
         assert self._step is not None
         self._step.load(drafts)
         found, logits = self._forward(slots, layouts, wanted)
@@ -199,7 +199,7 @@ class GraphPasses:
             self._capture_step(captured.result.logits, self._step, self._memory)
 
     def _capture_step(self, logits: torch.Tensor, step: DeviceStep, memory: GraphMemory) -> None:
-        """Capture the steps after passes that leave ``logits``. If that fails, steps end on the host from now on."""
+        """Capture the steps after passes that give ``logits``. If this fails, steps end on the host from now on."""
         try:
             step.capture(logits, memory)
         except RuntimeError as error:
@@ -229,6 +229,6 @@ def _compiled_function(target: LanguageModel, layers: tuple[int, ...]) -> Compil
 
 
 def _padded(layouts: Sequence[TreeLayout]) -> int:
-    """The least of ``ROWS`` that takes all rows."""
+    """The smallest number in ``ROWS`` that is large enough for all rows."""
     count = sum(map(len, layouts))
     return next(rows for rows in ROWS if rows >= count)

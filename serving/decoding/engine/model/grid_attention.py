@@ -1,4 +1,4 @@
-"""Attention of a pass of static shape. Every slot has the same number of cells, each for one row, and the same number of keys.
+"""Attention of a pass of static shape. Every slot has the same number of keys and of cells. A cell holds one row.
 
 All sizes depend on the bucket alone, and nothing is copied from the device to the host. So CUDA graphs can capture the pass.
 """
@@ -45,7 +45,7 @@ class Grid:
         lengths: [slots], cached tokens; 0 for an unused slot.
         depths: [slots, cells], a row's position after the cached tokens.
         ancestors: [slots, cells, words], bit j % 64 of word j // 64 is set if the cell sees the slot's cell j. Every cell sees
-            itself, even an unused one: a softmax over nothing would be NaN.
+            itself, also an unused cell, because a softmax over nothing would be NaN.
     """
 
     bucket: Bucket

@@ -50,7 +50,7 @@ class Int8Linear(SkinnyLinear):
 
     @staticmethod
     def round(layer: torch.nn.Linear) -> Int8Linear:
-        """Turn ``layer`` itself into an ``Int8Linear`` whose int8 weights serve no rows yet.
+        """Turn ``layer`` itself into an ``Int8Linear`` that does not use its int8 weights yet.
 
         An ``Int8Linear`` stays unchanged.
         """
@@ -78,8 +78,8 @@ def compress(model: torch.nn.Module) -> int:
     Returns the number of these layers.
 
     Takes about a second for 200 million weights, and one byte of memory per weight. If less than twice this memory is free, it
-    logs a warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, which
-    must run first. Not thread-safe. No other thread may use the model. Not for targets.
+    logs a warning and changes nothing. Parameters and state_dict stay as they are. Only layers that qualify for ``accelerate``
+    are changed, and ``accelerate`` must run first. Not thread-safe. No other thread may use the model. Not for targets.
     """
     layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
     needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))

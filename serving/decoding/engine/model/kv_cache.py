@@ -105,7 +105,7 @@ class KVCache:
         Args:
             slots: all different.
             accepted: for each slot, int64[k]: the accepted rows in ascending order, counted from the slot's length.
-            placed: bool[slots], whether a device step has moved a slot's accepted rows already; None if there was none.
+            placed: bool[slots], whether a device step has already moved a slot's accepted rows; None if there was no device step.
         """
         chosen = np.asarray(slots, np.int64)
         counts = np.fromiter(map(len, accepted), np.int64, len(accepted))
@@ -123,7 +123,8 @@ class KVCache:
             slab[:, targets] = slab[:, sources]
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another, whose length becomes ``end``."""
+        """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another slot. Its length becomes
+        ``end``."""
         places = slice(source * self.capacity + begin, source * self.capacity + end)
         others = slice(target * self.capacity + begin, target * self.capacity + end)
         for slab in self.slabs.values():

@@ -85,7 +85,7 @@ class LanguageModel:
         The cache's lengths do not change, because the caller decides which rows to keep.
 
         Args:
-            cache: of this model; receives keys and values of all rows.
+            cache: a cache of this model; it receives keys and values of all rows.
             slots: one slot for each request.
             layouts: the rows of each request.
             wanted: for each request, the number of its last rows whose logits are returned, in order.

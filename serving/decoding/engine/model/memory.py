@@ -1,4 +1,4 @@
-"""Memory: checks what models and caches need, turns out-of-memory errors into ResourceExhausted, and copies to the device."""
+"""Checks the memory that models and caches need, turns out-of-memory errors into ResourceExhausted, and copies to the device."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def weight_bytes(folder: Path, dtype: torch.dtype | None) -> int:
 
 
 def cache_bytes(config: Any, tokens: int, itemsize: int) -> int:
-    """An estimate of the keys and values of ``tokens`` tokens, from a transformers config; 0 if it lacks the sizes."""
+    """The approximate bytes of the keys and values of ``tokens`` tokens, from a transformers config; 0 if it lacks the sizes."""
     config = config.get_text_config(decoder=True)
     heads = getattr(config, "num_attention_heads", 0) or 0
     width = getattr(config, "head_dim", None) or (getattr(config, "hidden_size", 0) // heads if heads else 0)

@@ -101,7 +101,7 @@ class OrderedRows:
 
 
 def supports(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether the kernel can compute this attention: of fp32, bf16 or (where the processor converts it) fp16, on a CPU."""
+    """Whether the kernel can compute this attention: on a CPU, in fp32, bf16, or fp16 if the processor can convert it."""
     element = ELEMENTS.get(query.dtype)
     if element is None or not query.is_cpu or not _native.skinny_gemm_supports(element):
         return False

@@ -42,9 +42,9 @@ class PassAttention(Protocol):
 _attention: ContextVar[PassAttention] = ContextVar("suffolk_attention")
 
 PassFunction = Callable[[torch.Tensor, torch.Tensor, "torch.Tensor | None"], tuple[torch.Tensor, "torch.Tensor | None"]]
-"""From token ids and positions, [1, rows] each, and the wanted rows int64[wanted]; None for all.
+"""(token ids [1, rows], positions [1, rows], wanted rows int64[wanted] or None for all rows) -> (logits, hidden states).
 
-Returns logits [wanted, vocab], and the hidden states of all rows [rows, layers, width], or None without layers.
+Logits are [wanted, vocab]. Hidden states of all rows are [rows, layers, width], or None without layers.
 """
 
 
@@ -89,8 +89,8 @@ class CompiledFunction:
     def of(target: LanguageModel, layers: Sequence[int], selects: bool) -> CompiledFunction:
         """The function of ``target`` and ``layers``, made on first use and then stored in ``target``.
 
-        ``selects``: whether it takes wanted rows. Then the numbers of rows and of wanted rows must differ in the first call:
-        torch would treat equal numbers as one. Both must be above 1.
+        ``selects``: whether it takes wanted rows. If so, the numbers of rows and of wanted rows must be different in the first
+        call, because torch would treat equal numbers as one variable. Both must be above 1.
         """
         key = ("compiled", tuple(layers), selects)
         if key not in target.shared:
@@ -115,7 +115,7 @@ class CompiledFunction:
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As ``PassFunction``.
+        """See ``PassFunction``.
 
         Raises:
             RuntimeError: torch cannot compile the model, or finds no compiler.

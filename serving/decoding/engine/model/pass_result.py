@@ -1,4 +1,4 @@
-"""The result of a forward pass, and the interface of passes other than packed ones."""
+"""The result of a forward pass, and the interface of passes that are not packed."""
 
 from __future__ import annotations
 

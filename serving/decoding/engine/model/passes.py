@@ -35,10 +35,10 @@ _Make = Callable[[KVCache], SpecialPasses]
 
 KINDS = ("auto", "packed", "captured", "compiled", "graph")
 _ON_CUDA = "captured"
-"""What ``auto`` is on CUDA. Graph passes take its place when they are measured there."""
+"""The kind that ``auto`` selects on CUDA. Graph passes shall replace it when they are measured on CUDA."""
 _LEAST_KEYS = 256
 _MOST_PASSES = 64
-"""The most static passes that are kept. A further one replaces the least recently used."""
+"""The most static passes that are kept. A further pass replaces the least recently used."""
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise in fp32, whatever their dtype
 
 
@@ -143,7 +143,7 @@ class Passes:
                 self._take_next()
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
-        """As ``LanguageModel.forward``. The next pass may overwrite the result."""
+        """The same as ``LanguageModel.forward``. The next pass may overwrite the result."""
         if self.special is not None and self.special.fits(layouts, wanted):
             return self.special.forward(slots, layouts, wanted)
         return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
@@ -156,7 +156,8 @@ class Passes:
     def step(
         self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int], drafts: Drafts
     ) -> tuple[PassResult, Walks | None]:
-        """As ``forward``, and the end of the step on the device (``GraphPasses.step``), or None if the pass is packed."""
+        """The same as ``forward``, and then the end of the step on the device (``GraphPasses.step``). None if the pass is
+        packed."""
         if isinstance(self.special, GraphPasses) and self.special.fits(layouts, wanted):
             return self.special.step(slots, layouts, wanted, drafts)
         return self.forward(slots, layouts, wanted), None

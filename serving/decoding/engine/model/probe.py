@@ -21,7 +21,7 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 LOW_PRECISION_TOLERANCE = 0.2
 """Tolerance in bf16 and fp16, in standard deviations of the logits.
 
-Rounding is below it, and a wrong mask or position far above it.
+Deviations by rounding are smaller. Deviations by a wrong mask or position are much larger.
 """
 _NOISE_FACTOR = 3.0
 """Factor in the limit of a tree's deviation from its branches.

@@ -84,7 +84,7 @@ def rows_of_tile(target: LanguageModel) -> int:
 class RowTables:
     """The numbers of one pass on the device. One copy, from pinned memory on CUDA, brings a whole ``RowPlan``.
 
-    All numbers of rows share the memory, because only one pass runs at a time.
+    Passes of all sizes share this memory, because only one pass runs at a time.
 
     Attributes:
         rows: int64[fields, most rows], as in ``RowPlan``.
@@ -154,7 +154,7 @@ class RowAttention:
     sizes: Sizes
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
-        """As ``PassAttention.attend``. Raises as ``launching``."""
+        """See ``PassAttention.attend``. Raises the errors of ``launching``."""
         with launching(query):
             return self._attend(query, key, value, terms)
 

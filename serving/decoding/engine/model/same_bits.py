@@ -25,8 +25,8 @@ EXACT = ("auto", "bits", "near-ties")
 
 - ``bits``: nothing. All products use kernels whose results do not depend on the other rows of a pass.
 - ``near-ties``: near-ties of two logits. Products use the faster kernel for each number of rows.
-- ``auto``: ``bits`` where that costs at most 5 % of the tokens a second, else ``near-ties``. So it is ``bits`` in bf16 on CPUs that
-  multiply bf16: with tile instructions (AMX) that fit all attention layers, or without tiles and with AVX-512 BF16.
+- ``auto``: ``bits`` if that costs at most 5 % of the tokens a second, else ``near-ties``. So it is ``bits`` in bf16 on CPUs that
+  multiply bf16. Such CPUs have tile instructions (AMX) that fit all attention layers, or no tiles but AVX-512 BF16.
 """
 _TILES, _PAIRS = "AMX", "AVX-512 BF16"
 _CONTEXT = 4
@@ -154,8 +154,8 @@ def _suspect(target: LanguageModel) -> str:
 class EvenActivation(torch.nn.Module):
     """Computes ``function``, a module that maps each number by itself. A result does not depend on the other numbers.
 
-    torch divides the input among threads, and computes each part by vectors but the part's end number by number. The two ways may
-    differ in the last bit. So the input is padded until all parts consist of whole vectors.
+    torch divides the input among threads. It computes each part by vectors, but the end of a part number by number. The two ways
+    may differ in the last bit. So the input is padded until all parts consist of whole vectors.
     """
 
     def __init__(self, function: torch.nn.Module) -> None:
@@ -173,7 +173,7 @@ class EvenActivation(torch.nn.Module):
 
 
 def padded_count(count: int, threads: int) -> int:
-    """A number, at least ``count``, that torch divides among up to ``threads`` in parts of whole vectors."""
+    """A number, at least ``count``, that torch divides among up to ``threads`` threads into parts of whole vectors."""
     whole = count
     while whole % (part := _VECTORS * _parts(whole, threads)):
         whole = -(-whole // part) * part

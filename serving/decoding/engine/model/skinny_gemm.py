@@ -6,8 +6,8 @@ The kernel reads the weights once, in the model's own parameters.
 The bits of a row's result do not depend on the number of rows, the row's place or the number of threads. With
 ``exact``, ``accelerate`` uses the kernel for all layers and all numbers of rows. Then linear layers compute the same numbers for a
 token in any pass. Otherwise it uses torch for each number of rows at which torch is more than 10 % faster over all layers. For
-passes of more than ``MOST_ROWS`` rows, such as passes over prompts, it uses torch if that is faster for 128 rows. The choice rests
-on timings, so two loads of a model may differ in rounding.
+passes of more than ``MOST_ROWS`` rows, such as passes over prompts, it uses torch if torch is faster for 128 rows. The choice
+depends on timings, so two loads of a model may differ in rounding.
 
 Measured gain: a pass of SmolLM2-135M over 8 rows takes 47 % of torch's time in fp32 and 78 % in bf16
 (docs/design/measured-mechanisms.md).
@@ -37,7 +37,7 @@ ELEMENTS = {
     torch.float16: _native.Element.FLOAT16,
 }
 _TRIALS = ((1, range(1, 2)), (2, range(2, 3)), (8, range(3, 13)), (32, range(13, MOST_ROWS + 1)))
-"""Numbers of rows that are timed, and the numbers that each represents."""
+"""Numbers of rows that are timed, and for each of them, the numbers of rows that it represents."""
 _MANY = 128
 """Number of rows that is timed for all passes of more than ``MOST_ROWS`` rows, such as prompts."""
 _ROUNDS = range(3, 25)
@@ -55,10 +55,10 @@ _PLAINLY = 3.0
 def accelerate(model: torch.nn.Module, exact: bool = False) -> int:
     """Let the model's plain linear layers use the kernel where it is right and faster. Returns the number of these layers.
 
-    ``exact``: use it wherever it is right, for any number of rows. Takes well below a second for most models. Parameters and
-    state_dict stay as they are: a layer's class becomes ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without
-    hooks, on a CPU, in fp32, bf16 or (where the processor converts it) fp16 qualify. Not thread-safe. No other thread may use the
-    model.
+    ``exact``: use the kernel wherever it is right, for any number of rows. Takes well below a second for most models. Parameters
+    and state_dict stay as they are: a layer's class becomes ``SkinnyLinear``. A layer qualifies if it is exactly
+    ``torch.nn.Linear``, has no hooks, and is on a CPU, in fp32, bf16, or fp16 if the processor can convert it. Not thread-safe.
+    No other thread may use the model.
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():
@@ -234,7 +234,7 @@ def faster_rows(groups: list[list[torch.nn.Linear]]) -> frozenset[int]:
 
 @torch.inference_mode()
 def _share(groups: list[list[torch.nn.Linear]], count: int) -> float:
-    """The kernel's time for ``count`` rows through all layers, grouped by shape, as a share of torch's."""
+    """The kernel's time for ``count`` rows through all layers, grouped by shape, divided by torch's time."""
     kernel = plain = 0.0
     for layers in groups:
         fastest = _compare(layers, count)
@@ -259,8 +259,8 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
 def _enough(kernel: list[float], plain: list[float]) -> bool:
     """Whether the timings suffice.
 
-    Two timings suffice if the difference is clear. One does not, because it may include a pause. Otherwise a few are needed, and
-    more for short calls.
+    Two timings suffice if the difference is clear. One timing does not suffice, because it may include a pause. If the difference
+    is not clear, a few timings are needed, and more for short calls.
     """
     if len(plain) < 2:
         return False

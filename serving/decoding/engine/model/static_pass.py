@@ -106,11 +106,12 @@ class StaticPass:
         return PassResult.of(output, self._layers, self._target.vocab_size)
 
     def capture(self, memory: GraphMemory) -> None:
-        """Capture ``compute`` as a CUDA graph. The rows of a real pass must be loaded. Raises as ``capture``."""
+        """Capture ``compute`` as a CUDA graph. The rows of a real pass must be loaded. Raises the errors of ``capture``."""
         self._captured = capture(self.compute, memory, self._target.device)
 
     def run(self) -> PassResult:
-        """As ``compute``, replaying the graph if there is one. The next graph of the same memory overwrites its result."""
+        """The same as ``compute``, by replaying the graph if there is one. The next graph of the same memory overwrites the
+        result."""
         return self.compute() if self._captured is None else self._captured.replay()
 
 

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Target(LanguageModel):
-    """A causal LM with its tokenizer and the limits of its texts. Made by ``load`` or ``wrap``; thread safety as its base.
+    """A causal LM with its tokenizer and the limits of its texts. Made by ``load`` or ``wrap``. As thread-safe as
+    ``LanguageModel``.
 
     Attributes:
         tokenizer: its transformers tokenizer; None if only token ids are used.
@@ -50,9 +51,9 @@ class Target(LanguageModel):
 
         Raises:
             NotFound: no such folder or model.
-            InvalidArgument: unknown dtype or device, or as for ``wrap``.
+            InvalidArgument: unknown dtype or device, or ``wrap`` refuses ``exact``.
             ResourceExhausted: weights and cache do not fit into the memory available.
-            Unsupported: not a causal LM, or one whose cache or attention cannot hold draft trees.
+            Unsupported: the model is not a causal LM, or its cache or attention cannot hold draft trees.
         """
         with memory_guard(f"model {name}"):
             model, tokenizer = load_model(name, dtype, device, cache_tokens)

@@ -26,7 +26,7 @@ LORA = "LORA"
 
 
 def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[Any, Any]:
-    """The transformers model and tokenizer of a folder or hub name. Arguments and errors as for ``Target.load``.
+    """The transformers model and tokenizer of a folder or hub name. The arguments and errors are those of ``Target.load``.
 
     The folder of a LoRA adapter gives its model with the adapter merged. The tokenizer comes from the adapter's folder, or else
     from the model's.
@@ -55,14 +55,14 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
 
 
 def read_context_length(name: str) -> int | None:
-    """The ``context_length`` of the named model; reads only its config. Raises as ``Target.load``."""
+    """The ``context_length`` of the named model; reads only its config. Raises the errors of ``Target.load``."""
     name = _adapted(name) or name
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return context_length(config.get_text_config(decoder=True))
 
 
 def read_vocab_size(name: str) -> int:
-    """The vocabulary size of the named model; reads only its config. Raises as ``Target.load``."""
+    """The vocabulary size of the named model; reads only its config. Raises the errors of ``Target.load``."""
     name = _adapted(name) or name
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return int(config.get_text_config(decoder=True).vocab_size)
@@ -136,7 +136,7 @@ def _adapted(name: str) -> str | None:
 
 
 def _source(name: str) -> dict[str, bool]:
-    """Further arguments of ``from_pretrained``. Raises NotFound: neither a folder, nor the hub, nor its cache has the model.
+    """Further arguments of ``from_pretrained``. Raises NotFound: the model is in no folder, not on the hub, and not in its cache.
 
     transformers retries an unreachable hub for every file. So this function asks the hub once and then reads only the cache.
     """

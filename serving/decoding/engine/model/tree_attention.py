@@ -236,7 +236,7 @@ def capped_attention(
     scaling: float,
     softcap: float,
 ) -> torch.Tensor:
-    """Attention with scores capped by tanh (Gemma 2), which torch's fused attention lacks."""
+    """Attention with scores that tanh limits (Gemma 2). torch's fused attention does not have this."""
     groups = rows.shape[1] // keys.shape[1]
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
     scores = torch.tanh(rows @ keys.transpose(-1, -2) * (scaling / softcap)) * softcap
@@ -254,9 +254,9 @@ def split_attention(
 ) -> torch.Tensor:
     """[1, heads, rows, width], equal to ``F.scaled_dot_product_attention`` with a mask that hides no cached token.
 
-    One part attends to the cached tokens without a mask, one to the tree's own rows. Both are merged by their log-sum-exp, so the
-    mask does not grow with the context. Measured gain: 3 to 7 % of the time of a pass with ``LEAST_PAIRS`` or more
-    (docs/design/measured-mechanisms.md). Small trees are faster with one mask.
+    One part attends to the cached tokens without a mask, and the other part to the tree's own rows. Both are merged by their
+    log-sum-exp, so the mask does not grow with the context. Measured gain: 3 to 7 % of the time of a pass with ``LEAST_PAIRS`` or
+    more pairs (docs/design/measured-mechanisms.md). Small trees are faster with one mask.
 
     Args:
         rows: [1, heads, rows, width], on a CPU.

@@ -4,9 +4,9 @@
 
 One more kernel walks along drafts (``device_step.py``).
 
-All sums of attention follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits of
-a row's result depend neither on the other rows of the pass nor on the place of its ancestors among the cells of a tree. This
-rests on three properties:
+All sums of attention follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits
+of a row's result do not depend on the other rows of the pass, or on the places of its ancestors among the cells of a tree. Three
+properties are needed for this:
 
 - a tile has the same shape for all numbers of rows, so all products use the same instructions;
 - a position that a row does not see adds exact zeros;

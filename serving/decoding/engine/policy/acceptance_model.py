@@ -40,8 +40,8 @@ class Estimate:
 class AcceptanceModel:
     """Corrects calibrated scores by observed acceptance. Not thread-safe.
 
-    A score gets two factors: one of its drafter, and one of its drafter in its request. The first is needed because trees
-    with too high scores are verified more often than others. The second is needed because a source may not fit a request's text.
+    A score gets two factors: one for its drafter, and one for its drafter in its request. The first is needed because trees with
+    too high scores are verified more often than other trees. The second is needed because a source may not fit a text.
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class AcceptanceModel:
     def learn(self, drafter: str, request_id: int, expected: float, accepted: float, verified: bool) -> None:
         """Learn from a draft.
 
-        ``expected``: sum of the scores of its verified nodes. ``accepted``: number of these nodes that were accepted. If no
-        node was ``verified``, the corrections fade instead.
+        ``expected``: sum of the scores of the draft's verified nodes. ``accepted``: number of these nodes that were accepted. If
+        no node was ``verified``, the corrections fade instead.
         """
         overall, here = self._ratios[drafter], self._in_requests[request_id][drafter]
         if not verified:
@@ -73,7 +73,7 @@ class AcceptanceModel:
     def in_a_step(self, request_id: int) -> tuple[float, float]:
         """Mean accepted tokens per step of a request, and the share of its steps without accepted tokens.
 
-        Before its first step, the values of all requests apply.
+        Before the request's first step, these are the values of all requests.
         """
         tokens, idle = self._steps.get(request_id, (self._tokens, self._idle))
         return tokens.value, idle.value
@@ -111,7 +111,7 @@ class AddedTokens:
         self._gains = [Estimate() for _ in range(len(_CLASSES) + 1)]
 
     def gain(self, expected: float) -> float:
-        """Expected number of tokens that the source adds to a draft of ``expected`` tokens. The prior assumes an overlap."""
+        """Expected number of tokens that the source adds to a draft of ``expected`` tokens. The prior assumes overlap."""
         alone, gain = self._alone.value, self._gains[bisect_right(_CLASSES, expected)]
         gain.prior = max(alone - OVERLAP * expected, (1 - OVERLAP) * alone)
         return gain.value

@@ -6,15 +6,15 @@ from __future__ import annotations
 REFILL = 0.01
 """Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
 START = 6.0
-"""Tokens in a new budget. At any cost of a row, they suffice to try some sizes of trees, and to see what is accepted."""
+"""Tokens in a new budget. They suffice to try some sizes of trees, and to see what is accepted, even if a row is expensive."""
 RESUME = 0.3
-"""Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes, so that some cheap drafts fit."""
+"""Tokens that a paused budget needs, beside the cost of a small tree, before drafting resumes. They pay for cheap drafts."""
 MOST_SAVED = 40.0
-"""The most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
+"""The most tokens in a budget. Each open request may overdraw it by half of this. Older gains and losses are forgotten."""
 STAKE = 0.25
 """Share of a budget that the models of one draft may take."""
 LEAST_STAKE = 0.12
-"""Tokens that a request may risk in a pass at any balance: enough for a second row."""
+"""Tokens that a request may risk in a pass even if the budget is empty: enough for a second row."""
 DRAFT_STAKE = 0.75
 """Tokens of model time that a draft may take besides the stake. One pass of a draft model takes about half a token."""
 GIFT = 0.05
@@ -36,11 +36,11 @@ SHARE_PRIOR = 0.6
 PRIOR_WEIGHT = 4.0
 """Weight of a prior, in tokens, drafts or candidates. Twenty useless steps reduce scores to a tenth."""
 OVERLAP = 0.75
-"""Prior of the overlap of two drafts: the share of the shorter draft that repeats the longer draft."""
+"""Prior of the overlap of two drafts: the share of the shorter draft's tokens that the longer draft has too."""
 
 # DraftGate: when to run a source.
 TRIALS = 0.005
-"""Tokens that each step adds for trials of a source that does not seem to pay. So trials take this share of the time."""
+"""Tokens that each step saves for trials of a refused source. So trials take this share of the time."""
 PREFILL_MARGIN = 1.5
 """A prefill must save this multiple of its cost, because its gain is uncertain."""
 ANSWER_TOKENS = 128.0
@@ -48,7 +48,7 @@ ANSWER_TOKENS = 128.0
 
 # Planner: how many nodes to verify.
 MARGIN = 1.02
-"""Least expected speed-up of a pass at which trees are verified. It is above 1, because costs and scores are estimates."""
+"""Least expected speed-up of a pass with trees. It is above 1, because costs and scores are estimates."""
 FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
 HOPE = 0.7
@@ -56,6 +56,6 @@ HOPE = 0.7
 CAUTION = 0.3
 """When passes are booked, an uncertain size counts as slower by this many standard deviations."""
 LEAST_BOOKED = 0.5
-"""Share of the measured cost of a row that is booked in any case, because few passes tell a cheap row from a free one."""
+"""Least share of a row's measured cost that is booked, because few passes cannot distinguish a cheap row from a free row."""
 RECHECK = 100
-"""After this many passes with drafts, one without drafts measures the cost of plain decoding again."""
+"""After this many passes with drafts, one pass without drafts measures the cost of plain decoding again."""

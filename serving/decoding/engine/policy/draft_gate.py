@@ -1,4 +1,4 @@
-"""Decides whether to run a source. It runs if its expected tokens save more time than it takes, or as a rare trial."""
+"""Decides whether to run a source: if its expected tokens save more time than its draft takes, or as a rare trial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GateDecision:
     Attributes:
         run: whether the source runs.
         explored: whether this is a trial, although the expected gain is below the cost.
-        expected: tokens expected of the existing draft.
+        expected: tokens that the existing draft is expected to give.
         gain: tokens that the source is expected to add.
         cost: time of the source in plain tokens; 0 if not known.
         declined: whether the source ran and returned no draft.
@@ -35,8 +35,8 @@ class GateDecision:
 class DraftGate:
     """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
 
-    A refused source is tried now and then, without end. Trials take a fixed share of the time, so slower drafts are tried less
-    often.
+    A refused source is tried again from time to time, and never given up. Trials take a fixed share of the time, so slow sources
+    are tried less often.
 
     Attributes:
         added: estimates the tokens that the source adds.
@@ -62,7 +62,7 @@ class DraftGate:
         return GateDecision(runs, explored, budget.expected, gain, cost)
 
     def runs(self, budget: DraftBudget, expected: float) -> bool:
-        """As ``decide``, for a source without a model, beside other drafts of ``expected`` tokens."""
+        """Whether to run a source without a model, beside other drafts of ``expected`` tokens. Does not count the decision."""
         return self._weigh(budget, expected, math.inf)[2]
 
     def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:

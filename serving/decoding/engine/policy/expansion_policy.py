@@ -16,8 +16,8 @@ from suffolk.serving.decoding.engine.policy.constants import SHARE_PRIOR
 class ExpansionPolicy:
     """Compares the tokens that a further pass is expected to add with its time. Not thread-safe.
 
-    The value of a node is the acceptance probability of its path (EAGLE-2, section 4.1). A pass over nodes adds the sum of their
-    values times the share of best candidates that the target accepts.
+    The value of a node is the acceptance probability of its path (EAGLE-2, section 4.1). A pass over nodes is expected to add
+    this many tokens: the sum of their values, times the share of best candidates that the target accepts.
 
     Attributes:
         costs: the costs of the drafter's passes; each pass corrects them.
@@ -40,7 +40,7 @@ class ExpansionPolicy:
         contexts: npt.NDArray[np.int64],
         most_seconds: float = math.inf,
     ) -> npt.NDArray[np.bool_]:
-        """bool[n], the nodes to expand in one pass of at most ``most_seconds``. They are the set whose gain minus cost is largest.
+        """bool[n], the nodes to expand in one pass of at most ``most_seconds``: the set with the largest gain minus cost.
 
         Args:
             values: float64[n], value of each node; each takes one row.
@@ -83,7 +83,7 @@ class ExpansionPolicy:
 def saved_share(accepted: npt.ArrayLike, costs: npt.ArrayLike, budget: DraftBudget) -> float:
     """The share of decoding time that the best of n drafts saves, 0 or more.
 
-    Only steps in which other sources get no token accepted count. ``accepted``: float[n], expected tokens of each draft.
+    Only steps in which the target accepts no token of other sources count. ``accepted``: float[n], expected tokens of each draft.
     ``costs``: float[n], time of each draft in plain tokens.
     """
     accepted = budget.idle * np.asarray(accepted)

@@ -27,7 +27,7 @@ from suffolk.serving.decoding.engine.policy.speculation_budget import Speculatio
 
 @dataclass(slots=True)
 class _Running:
-    """A running request: its budgets, the number of its recent tokens, and their time. The unit of time is one plain token."""
+    """A running request: its budgets, and the number and time of its recent tokens. The unit of time is one plain token."""
 
     drafter: str
     budget: SpeculationBudget
@@ -56,7 +56,7 @@ class Planner:
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
         """Start a request of ``drafter``.
 
-        ``mixes``: the drafter can skip its neural models. The models then have a budget of their own, apart from retrieval's.
+        ``mixes``: the drafter can skip its neural models. Then the models have one budget, and retrieval has another.
         """
         share = REFILL / 2 if mixes else REFILL
         budget = self.budgets.setdefault(drafter, SpeculationBudget(share))
@@ -94,8 +94,8 @@ class Planner:
     def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
         """Cut the draft trees: set how many nodes of each candidate to verify.
 
-        Takes the best nodes of all requests together, as many as give the most expected tokens per second, possibly none. If
-        the pass also reads prompts, the nodes are weighed against the token rate of a pass that reads no prompt.
+        Chooses the best nodes of all requests together. Their number is the one that gives the most expected tokens per second,
+        and may be 0. If the pass also reads prompts, the nodes are compared with the token rate of a pass without prompts.
 
         Args:
             candidates: the drafts. The method sets their ``verified``.
@@ -184,7 +184,7 @@ class Planner:
         models.defer(candidate.prefill_seconds / token)
 
     def _paying(self, candidate: DraftCandidate) -> SpeculationBudget:
-        """The budget that pays for retrieval. It is retrieval's own, or the models' budget while retrieval's own is empty."""
+        """The budget that pays for retrieval: retrieval's own budget, or while this is empty, the budget of the models."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
 

@@ -1,4 +1,4 @@
-"""Decides whether a neural drafter prefills a prompt. Its drafts must be expected to save more time than the prefill takes."""
+"""Decides whether a neural drafter prefills a prompt: only if its drafts should save more time than the prefill takes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PrefillPolicy:
         self._steps: Counter[int] = Counter()
 
     def reads(self, request_id: int, share: float, seconds: float, room: int, budget: DraftBudget) -> bool:
-        """Whether to prefill a request's prompt. Call in each step until it returns True; from then on it stays True.
+        """Whether to prefill a request's prompt. Call this in each step until the result is True; then it stays True.
 
         Args:
             share: share of decoding time that the drafts are expected to save.

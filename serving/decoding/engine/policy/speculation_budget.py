@@ -31,7 +31,7 @@ class SpeculationBudget:
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
         requests: open requests, which the owner counts.
-        trial: tokens that a small tree costs now. The owner sets it while the group is paused and saves up for a trial.
+        trial: the current cost of a small tree, in tokens. The owner sets this while the group is paused, before a trial.
         allows: whether the group may draft now.
     """
 
@@ -63,8 +63,8 @@ class SpeculationBudget:
     def spend(self, seconds: float, token_seconds: float) -> None:
         """Subtract the time of a draft. ``token_seconds``: the time of a token in plain decoding.
 
-        The part above ``UNUSUAL`` times the usual time is not subtracted now. An allowance covers it first, because cold files
-        make the first drafts slow. The rest is deferred.
+        The part of the time above ``UNUSUAL`` times the usual time is not subtracted now. First an allowance pays for this part,
+        because cold files make the first drafts slow. The rest is deferred.
         """
         if seconds <= 0:
             return

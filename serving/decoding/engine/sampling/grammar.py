@@ -34,7 +34,7 @@ class Grammar:
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
         field: for messages: the grammar's path in the request, for example ``guided_json``, and further words that name it.
         parts: grammars that ``text`` contains. If the whole is refused, a message names the part at fault.
-        before: Lark rules with a rule ``before``, whose text comes first and is no part of the language; empty for none.
+        before: Lark rules with a rule ``before``, whose text comes first and does not belong to the language; empty for none.
 
     Raises:
         RefusedGrammar: the kind is unknown, the text is too long or missing, or a schema is not a JSON object.

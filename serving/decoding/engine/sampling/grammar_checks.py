@@ -20,7 +20,7 @@ _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _DEFINITIONS = ("$defs", "definitions")
 MAX_INTERSECTIONS = 64
-"""The most ``&`` of Lark rules. For 100 the library takes less than a second, for 400 minutes."""
+"""The most ``&`` of Lark rules. The library takes less than a second for 100 of them, but minutes for 400."""
 _SHOWN = 6
 """The most rules of a cycle that a message shows."""
 _TOKEN = re.compile(
@@ -46,7 +46,7 @@ _UPPER = ("maximum", "exclusiveMaximum")
 
 
 def schema_cycle(schema: Any) -> str:
-    """The references of a cycle, as "#/$defs/A -> #/$defs/A"; empty if there is none. A tree of children is no cycle."""
+    """The references of a cycle, as "#/$defs/A -> #/$defs/A"; empty if there is none. A recursive tree of children is allowed."""
     rules, references = _schema_rules(schema)
     found = [references[rule] for rule in _cycle(rules) if rule in references]
     return _shown(found[-1:] + found[:-1])  # the last one leads to the first rule
@@ -170,8 +170,8 @@ def _target(schema: Any, pointer: str) -> Any:
 def _lark_rules(text: str) -> tuple[Rules, list[Any]]:
     """The rules of a grammar, and the schemas in them. A group is a rule whose name has a bracket.
 
-    An alternative begins with its first item, unless that item is optional. A rule may come again later in its own
-    alternative.
+    An alternative begins with its first item, unless this item is optional. After its first item, an alternative may name its own
+    rule.
     """
     rules: Rules = {}
     schemas: list[Any] = []

@@ -34,8 +34,8 @@ JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]?(\r?\n){0,2}[ 
 """Between two parts of JSON, white space is at most two line ends and an indentation. Small models may generate it without
 end."""
 STACK_BYTES = 256 << 20
-"""Stack of a thread that compiles; unused parts take no memory. The library recurses, with up to 17 KiB, for each
-reference or rule that leads to the next. If the longest allowed grammar did not fit, the library would end the process."""
+"""Stack of a thread that compiles; unused parts take no memory. For each reference or rule that leads to the next, the library
+recurses with up to 17 KiB. If the longest allowed grammar did not fit, the library would end the process."""
 _STACK_LOCK = threading.Lock()
 MAX_STATES = 50_000
 """The most states of a parser's lexer, of one to two kilobytes each.
@@ -72,11 +72,11 @@ class GrammarCompiler:
     def compile(self, grammar: Grammar) -> LLMatcher:
         """A parser at the start of a text.
 
-        Each call makes a new one, because copies would share the lexer's states and their limit.
+        Each call makes a new parser, because copies would share the lexer's states and their limit.
 
         Raises:
-            InvalidArgument: the library refuses the grammar, or as ``load``.
-            Unsupported: as ``load``.
+            InvalidArgument: the library refuses the grammar, or ``load`` fails.
+            Unsupported: ``load`` fails.
         """
         vocabulary = self.load()
         for part in (*grammar.parts, grammar):  # the error of a part names the part

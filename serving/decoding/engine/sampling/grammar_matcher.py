@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MOST_SECONDS = 0.05
 """The most seconds for the masks of one step.
 
-Later drafted rows become all -inf, so that a hard grammar does not delay other requests.
+After this time, the remaining drafted rows become all -inf, so that a hard grammar does not delay other requests.
 """
 
 
@@ -42,7 +42,7 @@ class GrammarMatcher:
     def __init__(self, new_parser: Callable[[], LLMatcher], vocab_size: int, grammar: Grammar) -> None:
         """``new_parser``: makes a parser of ``grammar`` for this vocabulary (``GrammarCompiler.compile``).
 
-        Raises as ``new_parser``.
+        Raises the errors of ``new_parser``.
         """
         self.vocab_size = vocab_size
         self._new_parser, self._grammar = new_parser, grammar
@@ -52,7 +52,7 @@ class GrammarMatcher:
 
     @staticmethod
     def of(target: Target, grammar: Grammar | None) -> GrammarMatcher | None:
-        """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
+        """A matcher of ``grammar`` at the start of a text; None for None. Raises the errors of ``GrammarCompiler.compile``."""
         if grammar is None:
             return None
         return GrammarMatcher(partial(GrammarCompiler.of(target).compile, grammar), target.vocab_size, grammar)

@@ -141,7 +141,7 @@ class LogitsProcessing:
         return bool(self._parts)
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """A changed copy of ``logits`` float[rows, vocab], in fp32 (fp64 if they are).
+        """A changed copy of ``logits`` float[rows, vocab], in fp32, or in fp64 if ``logits`` is in fp64.
 
         Raises:
             InvalidArgument: a user's function or the grammar fails on the committed text.
@@ -188,7 +188,7 @@ class Penalties:
         self._distinct = np.empty(0, np.int64)  # the tokens of prompt and text
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """``logits`` float[rows, vocab], changed in place. The committed text of a call must extend the text of the call
+        """``logits`` float[rows, vocab], changed in place. The committed text must extend the committed text of the call
         before."""
         self._count(contexts)
         tokens = to_device(self._distinct, logits.device)
@@ -208,7 +208,7 @@ class Penalties:
         self._length = len(contexts.tokens)
 
     def _on_paths(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Two int64[rows, deepest]: tokens of each row's text, and how often the row's text generated each.
+        """Two int64[rows, deepest]: tokens of each row's text, and how often the row's text generated each of these tokens.
 
         Rows are padded with the last committed token, which is penalised anyway.
         """

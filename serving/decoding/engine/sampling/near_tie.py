@@ -21,9 +21,9 @@ class Difference:
 
     Attributes:
         position: index into the generated tokens.
-        first, second: the token of each output there; None if an output has ended.
+        first, second: the token of each output at this position; None if the output has ended.
         gap: difference of the scores of both tokens in a plain pass; if an output has ended, difference of the two best scores.
-            Scores are logits if greedy, else processed logits plus noise. The gap is near 0 for a near-tie.
+            Scores are logits in greedy decoding, else processed logits plus noise. The gap is near 0 for a near-tie.
     """
 
     position: int

@@ -1,4 +1,5 @@
-"""Samples all rows of a pass, each by its own settings. The host reads no value in between, so a CUDA graph can hold the sampling.
+"""Samples all rows of a pass, each with its own settings. The host reads no values meanwhile, so a CUDA graph can do the
+sampling.
 
 ``Sampler`` takes the same token from the same logits. As in ``Sampler``, the sums for top-p may differ in the last bit between
 passes with different numbers of rows.
@@ -25,8 +26,8 @@ from suffolk.serving.decoding.engine.sampling.seeded_noise import gumbel_noise
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 GREEDY, CUT, WHOLE = range(3)
-"""Kinds of sampling. GREEDY takes the likeliest token. Above temperature 0, CUT samples the tokens that top-k, top-p and min-p
-leave, WHOLE samples all."""
+"""Kinds of sampling. GREEDY takes the likeliest token. Above temperature 0, CUT samples from the tokens that top-k, top-p and
+min-p leave, and WHOLE samples from all tokens."""
 _DEVICE_PART = 8 * PART
 """Elements per block on a GPU, so that an operation's result takes 32 MiB."""
 

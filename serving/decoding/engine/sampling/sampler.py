@@ -53,7 +53,7 @@ class Sampler:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
 
         The sample is ``NO_TOKEN`` if processors, mask or grammar fail or allow no token after the row's drafted tokens. The
-        node of this row must not be accepted. If the text still comes to these tokens, a later step samples there again, and
+        node of this row must not be accepted. If the text reaches these tokens later in another way, that step samples again, and
         reports the failure.
 
         Raises:
@@ -83,7 +83,7 @@ class Sampler:
     def probabilities(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """float64[rows, vocab], the distribution of each row's sample; one-hot at temperature 0.
 
-        All 0 for a row where ``sample`` gives ``NO_TOKEN``. Raises as ``sample``.
+        All 0 for a row where ``sample`` gives ``NO_TOKEN``. Raises the errors of ``sample``.
         """
         logits, dead = self._processed(logits, contexts)
         if self._noise is None:
@@ -94,7 +94,7 @@ class Sampler:
         return distribution if dead is None else distribution.masked_fill_(dead[:, None], 0.0)
 
     def _processed(self, logits: torch.Tensor, contexts: RowContexts) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The processed logits, and bool[rows], whether a row allows no token. None for the bools if every row allows a token."""
+        """The processed logits, and bool[rows], whether a row allows no token, or None if every row allows a token."""
         if not self._processing:
             return logits, None
         logits = self._processing.apply(logits, contexts)

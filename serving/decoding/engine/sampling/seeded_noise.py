@@ -52,8 +52,8 @@ class SeededNoise:
     def argmax(self, logits: torch.Tensor, temperature: float, positions: npt.NDArray[np.int64]) -> torch.Tensor:
         """int64[n], the argmax of each row of ``logits`` float[n, vocab] / ``temperature`` plus the noise of its position.
 
-        Only for logits of float32 or less on a CPU. Takes a tenth of the time of ``rows``, because most tokens are ruled out
-        before a logarithm is computed (csrc/drafting/noisy_argmax.h).
+        Only for logits of float32 or less on a CPU. Takes a tenth of the time of ``rows``, because most tokens are excluded
+        without computing a logarithm (csrc/drafting/noisy_argmax.h).
         """
         return torch.from_numpy(_native.noisy_argmax(logits.float().numpy(), temperature, self._number, positions))
 

@@ -52,11 +52,11 @@ class SamplingSettings:
         temperature: divides the logits; 0 or 1e-6..100, 0 = always the most likely token.
         top_k: sample among the ``top_k`` likeliest tokens, and ties with the last of them; 0 = no limit.
         top_p: sample among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
-        seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
+        seed: the same seed gives the same text, with verification ``match`` with or without drafts; 0..2^63-1.
         stop: strings; the text ends before the first one. The text of a special token may be part of a match, although it is not
             shown.
         stop_token_ids: the text ends before the first of these tokens.
-        min_tokens: no end-of-text token, token of ``stop_token_ids`` or stop string ends the text before it has this many tokens.
+        min_tokens: before this many tokens, the text does not end at end-of-text tokens, ``stop_token_ids`` or stop strings.
         include_stop: show the stop string or token that ended the text.
         skip_special_tokens: leave special tokens out of the text.
         ignore_eos: do not end at the model's end-of-text tokens (for measurements).
@@ -70,20 +70,20 @@ class SamplingSettings:
             may be forbidden too; texts then end by their length.
         logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
             logits; 0..20, None = off.
-        prompt_logprobs: as ``logprobs``, for each token of the prompt except the first. The text is decoded without drafts.
+        prompt_logprobs: the same for each token of the prompt except the first. The text is then decoded without drafts.
         processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``. Each
             is called once per depth of a draft tree, with all texts of that length. They must be stateless, because a text may
             come several times, and may be a draft that is never accepted.
         token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
-            like the processors. For a drafted text that no token may follow it returns a row of False, or raises.
+            like the processors. If no token may follow a drafted text, the function returns a row of False, or raises an error.
         grammar: the text is in this language, unless its length or a stop string ends it early. The text ends when the grammar
             allows no further token. Needs the extra ``openai``.
         verification: how drafted tokens are accepted: ``match`` (same text as plain decoding), ``rejection`` (same
             distribution) or ``typical`` (lossy).
         epsilon, delta: ``typical`` accepts tokens of probability min(epsilon, delta * exp(-entropy)) or more; above 0, at most
             1. Defaults of ReDrafter (Zhang et al. 2024, section 3.3) and Medusa (Cai et al. 2024).
-        typical_floor: ``typical`` accepts no token of a lower probability under the model's own distribution, before all other
-            settings act; 0..1, 0 = off. A worker sets it for its callers (``RemotePolicy``).
+        typical_floor: ``typical`` accepts only tokens of at least this probability in the model's own distribution, before all
+            other settings act; 0..1, 0 = off. A worker sets it for its callers (``RemotePolicy``).
 
     Raises:
         InvalidArgument: a value is of another type or out of its range. numpy numbers and lists are converted.

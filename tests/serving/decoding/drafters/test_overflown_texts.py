@@ -125,7 +125,7 @@ def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
 
 
 def test_what_a_level_drew_before_it_had_no_numbers_is_handed_up() -> None:
-    """Regression: the whole draft used to be lost, under ``match`` too."""
+    """Regression: the whole draft used to be lost, with ``match`` too."""
     sampler, asked = (
         drafter_sampler(SETTINGS["greedy"], VOCAB, torch.device("cpu")),
         DraftRequest(1, np.arange(3), 9, 3),

@@ -121,7 +121,7 @@ class DraftModelDrafter(ModelTreeDrafter):
 
 
 def load(context: LoadContext, options: Options) -> DraftModelDrafter:
-    """Load the registry's drafter. Raises as ``load_draft_model``."""
+    """Load the registry's drafter. Raises the errors of ``load_draft_model``."""
     name = options["draft_model"]
     drafter = load_draft_model(name, context.require_target(), context.slots, context.capacity, context.dtype)
     context.calibrate(drafter, Path(name).name)
@@ -135,7 +135,7 @@ def load_draft_model(
 
     Pass costs come from ``suffolk profile``. If none are stored, a measurement takes seconds.
 
-    ``slots`` and ``capacity``: as in ``DraftModelDrafter``. Raises as ``Target.load`` and ``require_same_tokens``.
+    ``slots`` and ``capacity``: as in ``DraftModelDrafter``. Raises the errors of ``Target.load`` and ``require_same_tokens``.
     """
     model = Target.load(name, dtype, str(target.device), slots * capacity, exact="near-ties")
     require_same_tokens(model, target)

@@ -16,7 +16,7 @@ Positive = Annotated[float, Within(5e-324, 1e6, "above 0 and at most 1000000")]
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Rotary scaling of Llama 3.1. Raises as ``check_fields``.
+    """Rotary scaling of Llama 3.1. Raises the errors of ``check_fields``.
 
     Wavelengths above ``original / low`` tokens become ``factor`` times longer. Wavelengths below ``original / high`` tokens stay.
     The scaling is interpolated between both.

@@ -23,7 +23,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 
 
 def load(context: LoadContext, options: Options) -> EagleDrafter:
-    """Load the registry's drafter. Raises as ``load_eagle``."""
+    """Load the registry's drafter. Raises the errors of ``load_eagle``."""
     (folder,) = options["head"]
     drafter = load_eagle(folder, context.require_target(), context.slots, context.capacity)
     context.calibrate(drafter, folder.name)
@@ -59,14 +59,14 @@ def load_eagle(
 
 
 def load_head(folder: str | Path, target: Target) -> EagleHead:
-    """Load the head in ``folder``. Raises as ``load_eagle``."""
+    """Load the head in ``folder``. Raises the errors of ``load_eagle``."""
     path = expand(folder)
     with naming(path):
         return _build(path, target)
 
 
 def check_head(head: EagleHead, target: Target, name: str) -> float:
-    """The head's acceptance on a text that the target generates. Raises as ``check_fit``."""
+    """The head's acceptance on a text that the target generates. Raises the errors of ``check_fit``."""
 
     def states_of(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         positions = torch.arange(len(tokens), device=tokens.device)

@@ -107,5 +107,5 @@ class EagleHead(torch.nn.Module):
             self._shared = self._shared.compressed()
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors into an existing folder. Raises as ``write_head``."""
+        """Write config.json and model.safetensors into an existing folder. Raises the errors of ``write_head``."""
         write_head(folder, KIND, self.config, self)

@@ -34,7 +34,7 @@ class TrainableEagleHead(EagleHead):
     ahead = 2
 
     def __init__(self, config: EagleConfig, shared: SharedEmbeddings, noise: float = 0.2) -> None:
-        """As ``EagleHead``. Raises InvalidArgument for ``noise`` outside 0..10."""
+        """The same as ``EagleHead``. Raises InvalidArgument for ``noise`` outside 0..10."""
         super().__init__(config, shared)
         check_range("noise", number("noise", noise), 0, 10)
         self.noise = noise

@@ -16,7 +16,7 @@ KIND = "early-exit"
 
 @dataclass(frozen=True, slots=True)
 class ExitConfig:
-    """The configuration of an exit. Raises as ``check_fields`` and ``require_exit``.
+    """The configuration of an exit. Raises the errors of ``check_fields`` and ``require_exit``.
 
     Attributes:
         layers: how many of the target's layers run; fewer than all.
@@ -36,7 +36,7 @@ class ExitConfig:
 
     @staticmethod
     def load(folder: Path) -> ExitConfig:
-        """The configuration in ``folder``. Raises as ``read_config`` and ``own_config``."""
+        """The configuration in ``folder``. Raises the errors of ``read_config`` and ``own_config``."""
         return own_config(ExitConfig, KIND, read_config(folder), folder / CONFIG)
 
 

@@ -47,7 +47,7 @@ class ExitHead(nn.Module):
         return (x + block).to(hidden.dtype)
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors. Raises as ``write_head``."""
+        """Write config.json and model.safetensors. Raises the errors of ``write_head``."""
         write_head(folder, KIND, self.config, self)
 
 

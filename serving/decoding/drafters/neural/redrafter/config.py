@@ -1,4 +1,4 @@
-"""The configurations of a ReDrafter head, of its beams and of its loss. All raise as ``check_fields``."""
+"""The configurations of a ReDrafter head, of its beams and of its loss. All raise the errors of ``check_fields``."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ from suffolk.serving.decoding.engine.model.target import Target
 class RedrafterDrafter(StatefulDrafter[BeamState]):
     """Drafts from the target's last hidden state (``FeatureDrafter``). Not thread-safe.
 
-    Under verification ``match``, beam search gives trees. At a temperature above 0, beams are scored with the target's noise.
+    With verification ``match``, beam search gives trees. At a temperature above 0, beams are scored with the target's noise.
 
-    Under ``rejection`` at a temperature above 0, the draft is one chain sampled from the head's distribution. Rejection sampling
+    With ``rejection`` at a temperature above 0, the draft is one chain sampled from the head's distribution. Rejection sampling
     of the best of several beams would change the distribution of the text.
     """
 
@@ -117,7 +117,7 @@ _NAMES = {"token_to_state": "rnn_w", "state_to_state": "rnn_u", "projection": "i
 
 
 def load(context: LoadContext, options: Options) -> RedrafterDrafter:
-    """Load the registry's drafter. Raises as ``load_redrafter``."""
+    """Load the registry's drafter. Raises the errors of ``load_redrafter``."""
     (folder,) = options["head"]
     drafter = load_redrafter(folder, context.require_target(), context.slots)
     context.calibrate(drafter, folder.name)
@@ -133,8 +133,8 @@ def load_redrafter(
 ) -> RedrafterDrafter:
     """Load a head of Suffolk's or Apple's format as a drafter, on the target's device and in its dtype.
 
-    ``slots``: the engine's. ``check``: whether to run ``check_head``, which takes the time of about a hundred tokens. Raises as
-    ``load_head`` and ``check_head``.
+    ``slots``: the engine's. ``check``: whether to run ``check_head``, which takes the time of about a hundred tokens. Raises the
+    errors of ``load_head`` and ``check_head``.
     """
     head = load_head(folder, target).eval()
     if check:
@@ -170,7 +170,7 @@ def load_head(folder: str | Path, target: Target) -> RedrafterHead:
 
 
 def check_head(head: RedrafterHead, target: Target, name: str) -> float:
-    """The head's acceptance on a text that the target generates. Raises as ``check_fit``."""
+    """The head's acceptance on a text that the target generates. Raises the errors of ``check_fit``."""
 
     def predict(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         read = torch.cat([tokens[:1], tokens[:-1]])  # the first entry is a guess; its prediction does not count
@@ -181,7 +181,7 @@ def check_head(head: RedrafterHead, target: Target, name: str) -> float:
 
 
 def apple_config(values: Mapping[str, Any], path: Path) -> RedrafterConfig:
-    """The configuration of a head from ``values``, the config.json at ``path``. Raises Corruption as ``own_config``."""
+    """The configuration of a head from ``values``, the config.json at ``path``. Raises the Corruption of ``own_config``."""
     if missing := [key for key in _KEYS.values() if key not in values]:
         raise Corruption(f"{path}: {missing[0]} is missing; fetch the head again")
     named = {name: values[key] for name, key in _KEYS.items()}

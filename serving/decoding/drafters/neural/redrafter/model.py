@@ -118,7 +118,7 @@ class RedrafterHead(torch.nn.Module):
         return self._target.output.weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors into an existing folder. Raises as ``write_head``."""
+        """Write config.json and model.safetensors into an existing folder. Raises the errors of ``write_head``."""
         write_head(folder, KIND, self.config, self)
 
     def _embed(self, tokens: torch.Tensor) -> torch.Tensor:

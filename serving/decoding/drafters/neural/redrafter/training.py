@@ -32,7 +32,7 @@ class TrainableRedrafterHead(RedrafterHead):
         dtype: torch.dtype | None = None,
         loss: LossConfig | None = None,
     ) -> None:
-        """As ``RedrafterHead``. ``loss``: the loss in training."""
+        """The same as ``RedrafterHead``. ``loss``: the loss in training."""
         super().__init__(config, target, dtype)
         self._loss_config = loss or LossConfig()
 
@@ -40,8 +40,8 @@ class TrainableRedrafterHead(RedrafterHead):
     def initialize(self, batches: Iterator[Batch]) -> None:
         """Set random weights of the state, zero blocks, and a fitted output layer.
 
-        The output layer is the least-squares map from [h; s_t] to the target's hidden state that predicts the same token, over
-        counted tokens. A head whose blocks are not as wide as [h; s_t] is not changed.
+        The output layer is the least-squares map, over counted tokens, from [h; s_t] to a hidden state of the target: the state
+        that predicts the same token. A head whose blocks are not as wide as [h; s_t] is not changed.
         """
         if not isinstance(self.projection, torch.nn.Identity):
             return

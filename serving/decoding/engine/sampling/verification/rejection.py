@@ -2,7 +2,7 @@
 
 Let q be the drafter's distribution and p the target's. A token x sampled from q is accepted with probability min(1, p(x) /
 q(x)). The first token that is not accepted is replaced by a sample from the normalised residual (p - q)+. The rest of the
-chain is dropped. The result follows p, whatever q is, if
+chain is dropped. The result has the distribution p for any q, if
 
 - q is the distribution that x was sampled from, so temperature, cuts and masks are applied to q;
 - coins and draws are independent of the chain and of each other (``SeededUniforms`` beside ``SeededNoise``);
