@@ -289,7 +289,7 @@ class LiveStore(LiveQueries, Appendable):
             torn_bytes=self.writer.torn.bytes if self.writer.torn is not None else 0,
             evicted_documents=self._bounds.evicted_documents,
             evicted_tokens=self._bounds.evicted_tokens,
-            clock_behind_seconds=self.writer.clock_behind,
+            clock_behind_seconds=self.writer.clock.behind,
             log_failure=self._without_path(log.failure),
             background_error=self._without_path(self.maintenance.error),
         )
