@@ -49,6 +49,17 @@ def read_bounded(path: str | Path, most: int = 1 << 26) -> bytes:
     return content
 
 
+def file_version(file: Path | None) -> tuple[int, ...] | None:
+    """A value that changes when ``file`` is replaced or written; None without a file."""
+    if file is None:
+        return None
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def is_device(file: Path) -> bool:
     """Whether ``file`` is a terminal, pipe or other device, which a file cannot replace."""
     return file.exists() and not file.is_file() and not file.is_dir()
