@@ -11,6 +11,7 @@ import torch
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import LevelQuery
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.slots import common_prefix
 from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import chain
@@ -122,10 +123,7 @@ class ModelLevel:
 
     def _shared(self, slot: int, text: Ids) -> int:
         """The length of the cached prefix of ``text``. Cached tokens after it belong to a rejected draft."""
-        read = self._read[slot]
-        size = min(len(read), len(text))
-        differing = np.flatnonzero(read[:size] != text[:size])
-        return int(differing[0]) if len(differing) else size
+        return common_prefix(self._read[slot], text)
 
 
 def _text(request: DraftRequest, query: LevelQuery) -> Ids:
