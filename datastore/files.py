@@ -98,7 +98,7 @@ def printable(name: str) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
+    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one, and Ctrl-C no other file.
 
     Raises:
         ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.
@@ -114,9 +114,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         failpoint(f"{path.name}.written")
         os.replace(temporary, path)
         failpoint(f"{path.name}.renamed")
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
         raise ResourceExhausted(
