@@ -38,7 +38,6 @@ class KVCache:
     Attributes:
         lengths: int64[slots], tokens kept per slot.
         spare: a row of every layer that belongs to no slot.
-        finite: whether NaN and infinity are written as 0. Passes of static shape need this, because they multiply stale rows by 0.
         layers: the transformers cache for the model's forward pass.
         slabs: the cached keys and values, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
     """
@@ -75,14 +74,10 @@ class KVCache:
                 layers.layers[number] = layer
                 self._appending.append(layer)
 
-    @property
-    def finite(self) -> bool:
-        return all(layer.finite for layer in self._appending)
-
-    @finite.setter
-    def finite(self, finite: bool) -> None:
+    def write_finite(self) -> None:
+        """Write NaN and infinity as 0 from now on. Passes of static shape need this, because they multiply stale rows by 0."""
         for layer in self._appending:
-            layer.finite = finite
+            layer.finite = True
 
     @property
     def nbytes(self) -> int:

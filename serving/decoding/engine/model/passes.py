@@ -210,7 +210,7 @@ class StaticPasses(SpecialPasses):
     """
 
     def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
-        cache.finite = True
+        cache.write_finite()
         self._target, self._cache, self._layers = target, cache, layers
         self._passes: dict[tuple[int, int, Bucket], StaticPass] = {}
         self._memory = GraphMemory.on(target.device, MOST_ROWS, MOST_ROWS) if target.device.type == "cuda" else None
