@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.datastore.settings import Within, check_fields
+from suffolk.datastore.settings import Checked, Within
 from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.identity import caller
 
@@ -25,7 +25,7 @@ Amount = Annotated[float, Within(0)]
 
 
 @dataclass(frozen=True, slots=True)
-class TenantQuota:
+class TenantQuota(Checked):
     """The most that one tenant may use. Unset numbers are unlimited. Immutable.
 
     Attributes:
@@ -39,9 +39,6 @@ class TenantQuota:
     queries_per_second: Amount = math.inf
     concurrent_calls: Amount = math.inf
     stored_tokens: Amount = math.inf
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 UNLIMITED = TenantQuota()

@@ -47,7 +47,7 @@ class StoreUnderTest:
         self.store.stop_maintenance()
 
     def now(self) -> int:
-        return self.store.writer.now()
+        return self.store.writer.clock.now()
 
     def texts(self, data: st.DataObject, group: str | None) -> list[Kept]:
         """One or two new documents."""

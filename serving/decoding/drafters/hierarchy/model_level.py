@@ -27,6 +27,8 @@ class ModelLevel:
         model: the model.
         costs: the costs of its passes. Each pass updates them.
         passes, rows: passes made and rows read so far, prompts included.
+        limit: the length of the longest text that it can read, in tokens.
+        cache_bytes: bytes of its cache.
     """
 
     def __init__(
@@ -43,18 +45,10 @@ class ModelLevel:
         self.name, self.tokens, self.temperature = name, tokens, temperature
         self.model, self.costs = model, costs
         self.passes = self.rows = 0
+        self.limit = min(capacity, model.context_length or capacity)
         self._cache = model.new_cache(slots, capacity)
+        self.cache_bytes = self._cache.nbytes
         self._read: list[Ids] = [np.empty(0, np.int32)] * slots
-
-    @property
-    def limit(self) -> int:
-        """The length of the longest text that it can read, in tokens."""
-        return min(self._cache.capacity, self.model.context_length or self._cache.capacity)
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of its cache."""
-        return self._cache.nbytes
 
     def pending(self, slot: int, tokens: Ids) -> int:
         """The number of ``tokens`` that are not read yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class KVCache:
         spare: a row of every layer that belongs to no slot.
         layers: the transformers cache for the model's forward pass.
         slabs: the cached keys and values, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
+        nbytes: bytes of all slabs.
     """
 
     def __init__(
@@ -58,13 +60,12 @@ class KVCache:
         self.spare = slots * capacity
         self.layers = layers
         self._device = device
-        needed: dict[tuple[int, int], int] = {}
-        for form in (form for shape in shapes for form in _forms(shape)):
-            needed[form] = needed.get(form, 0) + 1
+        needed = Counter(form for shape in shapes for form in _forms(shape))
         self.slabs = {
             form: torch.zeros((count, slots * capacity + 1, *form), dtype=dtype, device=device)
             for form, count in needed.items()
         }
+        self.nbytes = sum(slab.nbytes for slab in self.slabs.values())
         free = {form: iter(slab) for form, slab in self.slabs.items()}
         self._appending: list[SlabLayer] = []
         for number, shape in enumerate(shapes):
@@ -78,11 +79,6 @@ class KVCache:
         """Write NaN and infinity as 0 from now on. Passes of static shape need this, because they multiply stale rows by 0."""
         for layer in self._appending:
             layer.finite = True
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all slabs."""
-        return sum(slab.nbytes for slab in self.slabs.values())
 
     def place(self, rows: torch.Tensor) -> None:
         """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each row of the pass."""

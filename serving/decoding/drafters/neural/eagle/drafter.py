@@ -102,6 +102,7 @@ class EagleDrafter(TreeDrafter):
 
     Attributes:
         layers: the target's layers whose hidden states it reads (``FeatureDrafter``).
+        cache_bytes: bytes of its cache.
     """
 
     name = "eagle"
@@ -141,12 +142,8 @@ class EagleDrafter(TreeDrafter):
         weight = head.fc.weight
         self._device = weight.device
         self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
+        self.cache_bytes = self._cache.nbytes
         self._buffers: dict[int, FeatureBuffer] = {}
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of its cache."""
-        return self._cache.nbytes
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         buffer = self._buffers.get(request_id)
