@@ -25,7 +25,7 @@ def first_tokens(store: LiveStore) -> list[int]:
 
 def without_keeper(store: LiveStore) -> LiveStore:
     """The store without its thread; tests call ``maintenance.work``."""
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     return store
 
 
