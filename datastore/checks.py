@@ -6,9 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
+from typing import TypeVar
 
 from suffolk.datastore.errors import Field, InvalidArgument
 
+T = TypeVar("T")
 ABOVE_0 = math.ulp(0.0)
 """The smallest float above 0. As the least value of a range, it excludes 0."""
 
@@ -67,6 +69,15 @@ def listed(name: str, value: object, of: str) -> tuple[object, ...]:
             f" is {value!r}, of type {type(value).__name__}; it must be a tuple of {of}, also for a single one",
         )
     return tuple(value)
+
+
+def or_default(name: str, value: T | None, default: T) -> T:
+    """``value``; for None ``default``. Raises InvalidArgument for an object of another type than the default's."""
+    if value is None:
+        return default
+    if not isinstance(value, type(default)):
+        raise InvalidArgument(f"{name} is of type {type(value).__name__}; give {type(default).__name__}, or None")
+    return value
 
 
 def check_keys(what: str, given: Iterable[object], known: Sequence[str]) -> None:

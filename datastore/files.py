@@ -49,6 +49,17 @@ def read_bounded(path: str | Path, most: int = 1 << 26) -> bytes:
     return content
 
 
+def file_version(file: Path | None) -> tuple[int, ...] | None:
+    """A value that changes when ``file`` is replaced or written; None without a file."""
+    if file is None:
+        return None
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def is_device(file: Path) -> bool:
     """Whether ``file`` is a terminal, pipe or other device, which a file cannot replace."""
     return file.exists() and not file.is_file() and not file.is_dir()
@@ -87,7 +98,7 @@ def printable(name: str) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
+    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one, and Ctrl-C no other file.
 
     Raises:
         ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.
@@ -103,9 +114,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         failpoint(f"{path.name}.written")
         os.replace(temporary, path)
         failpoint(f"{path.name}.renamed")
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
         raise ResourceExhausted(

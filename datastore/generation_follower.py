@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from suffolk.datastore.errors import NotFound, SuffolkError, Unsupported
+from suffolk.datastore.files import file_version
 from suffolk.datastore.manifest import MANIFEST_NAME, Manifest, read_manifest
 from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.datastore.readers import ReaderFile
@@ -76,18 +76,10 @@ class GenerationFollower:
 
     def _look(self) -> bool:
         """Return True if the manifest is unchanged since the last call, or is taken up now."""
-        found = self._identity()
+        found = file_version(self._path / MANIFEST_NAME)
         if found != self._file and self.check():
             self._file = found
         return found == self._file
-
-    def _identity(self) -> tuple[int, ...] | None:
-        """An identity of the manifest, which each replacement changes. None if there is no manifest."""
-        try:
-            status = os.stat(self._path / MANIFEST_NAME)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
     def _report(self, problem: str) -> None:
         """Log a new problem once, and record what is served."""

@@ -86,6 +86,15 @@ def check_fields(config: Any, of: str = "") -> None:
         object.__setattr__(config, name, _checked(name, getattr(config, name), hint, of))
 
 
+class Checked:
+    """Base of dataclasses that check their fields with ``check_fields``, and nothing else, when they are made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 def from_json(kind: type[T], values: object, what: str) -> T:
     """The dataclass ``kind`` from a JSON object. Reads nested dataclasses, and tuples and mappings of them, too.
 

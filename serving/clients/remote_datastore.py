@@ -96,16 +96,20 @@ class RemoteDatastore(RemoteWriter):
 
     Failed and late calls raise DeadlineExceeded, Unavailable, ResourceExhausted and so on. While the circuit breaker is open,
     calls raise Unavailable and nothing is sent. Replies are validated: a malformed reply raises Internal.
+
+    Attributes:
+        vocab_size, has_groups: see ``Retriever``. Updated by ``info``.
+        hides_text: whether the server hides rare text (``--min-count``). Updated by ``info``.
     """
+
+    vocab_size = 0
+    has_groups = hides_text = False
 
     def __init__(self, url: str, parts: ServiceUrl, deadline: float, breaker: CircuitBreaker) -> None:
         self.url = url
         self.deadline = deadline
         self.breaker = breaker
         self._choices = parse_choices(parts.name)
-        self._vocab_size = 0
-        self._has_groups = False
-        self._hides_text = False
         self._fingerprint: str | None = None
         self._tokenizer_name = ""
         self._tokenizer: Tokenizer | None = None
@@ -123,24 +127,9 @@ class RemoteDatastore(RemoteWriter):
         return tuple(choice.name for choice in self._choices)
 
     @property
-    def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``. Updated by ``info``."""
-        return self._vocab_size
-
-    @property
     def healthy(self) -> bool:
         """Whether the last finished call succeeded. True before the first call."""
         return self.breaker.healthy
-
-    @property
-    def has_groups(self) -> bool:
-        """See ``Retriever.has_groups``. Updated by ``info``."""
-        return self._has_groups
-
-    @property
-    def hides_text(self) -> bool:
-        """Whether the server hides rare text (``--min-count``). Updated by ``info``."""
-        return self._hides_text
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         return self._call(self._lookup(query))
@@ -179,7 +168,7 @@ class RemoteDatastore(RemoteWriter):
         )
         reply = self._invoke(lambda: self._stub.Occurrences(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
         return self._parse(
-            lambda sent: unpack_occurrences(sent, ids.tolist(), query.limit, self.names, self._vocab_size), reply
+            lambda sent: unpack_occurrences(sent, ids.tolist(), query.limit, self.names, self.vocab_size), reply
         )
 
     def info(self, deadline: float = INFO_DEADLINE) -> dict[str, Any]:
@@ -200,9 +189,9 @@ class RemoteDatastore(RemoteWriter):
         self._choices = tuple(map(DatastoreChoice, found, weights))  # with the names that the server uses
         infos = {name: parse_server_info(self.url, "draft service", each.info_json) for name, each in found.items()}
         info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
-        self._vocab_size = reply.datastores[0].vocab_size
-        self._has_groups = sum("live" in each for each in infos.values()) == 1
-        self._hides_text = any("min_count" in each for each in infos.values())
+        self.vocab_size = reply.datastores[0].vocab_size
+        self.has_groups = sum("live" in each for each in infos.values()) == 1
+        self.hides_text = any("min_count" in each for each in infos.values())
         if info.get("tokenizer") != self._fingerprint:
             self._fingerprint, self._tokenizer = info.get("tokenizer"), None
             self._tokenizer_name = next((name for name in infos if infos[name].get("tokenizer")), "")
@@ -260,7 +249,7 @@ class RemoteDatastore(RemoteWriter):
             len(sizes),
             self._stub.Draft,
             request,
-            lambda reply: columns.unpack_trees(reply, sizes, query.max_match, self._vocab_size),
+            lambda reply: columns.unpack_trees(reply, sizes, query.max_match, self.vocab_size),
         )
 
     def start_counts(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -40,6 +39,7 @@ class Controller:
 
     def __init__(self, config: ClusterConfig) -> None:
         self._folder = node_folder(config.folder, this_node())
+        self._file = self._folder / "cluster.json"
         self._folder.mkdir(parents=True, exist_ok=True)
         if ray.get_runtime_context().was_current_actor_reconstructed:
             config = from_json(ClusterConfig, json.loads(self._file.read_text(encoding="utf-8")), str(self._file))
@@ -116,10 +116,6 @@ class Controller:
     def _publish(self, topology: PublishedTopology) -> None:
         """Write the list of stores on this node, because perhaps no server runs here to write it."""
         self._topology.publish(topology, self._folder)
-
-    @property
-    def _file(self) -> Path:
-        return self._folder / "cluster.json"
 
 
 def _described(slot: ManagedServer, facts: Any) -> dict[str, Any]:

@@ -108,11 +108,14 @@ class Supervisor:
     """Runs the servers of ``config`` as actors in the Ray namespace ``namespace``, in a thread. Thread-safe.
 
     Its actors outlive it. A new supervisor adopts the actors that it finds.
+
+    Attributes:
+        config: the wanted cluster, which ``apply`` changes.
     """
 
     def __init__(self, config: ClusterConfig, namespace: str, on_topology: Callable[[PublishedTopology], None]) -> None:
         """``on_topology``: called with each list of stores; it must not raise."""
-        self._config = config
+        self.config = config
         self._namespace = namespace
         self._on_topology = on_topology
         self._topology = PublishedTopology()
@@ -122,15 +125,10 @@ class Supervisor:
         self._thread = PeriodicThread("supervisor", self._round, _POLL_SECONDS)
         self._thread.wake()
 
-    @property
-    def config(self) -> ClusterConfig:
-        """The wanted cluster."""
-        return self._config
-
     def apply(self, config: ClusterConfig) -> None:
         """Make ``config`` the wanted cluster. Running servers whose spec changes are replaced one at a time."""
         with self._lock:
-            self._config = config
+            self.config = config
 
     def slots(self) -> list[ManagedServer]:
         """The servers, stores first."""
@@ -144,7 +142,7 @@ class Supervisor:
 
     def settled(self) -> bool:
         """Whether exactly the wanted servers run, all with their wanted specs."""
-        wanted = wanted_servers(self._config, alive_nodes())
+        wanted = wanted_servers(self.config, alive_nodes())
         with self._lock:
             return {name: slot.spec for name, slot in self._slots.items()} == wanted and all(
                 slot.state == "ready" for slot in self._slots.values()
@@ -160,7 +158,7 @@ class Supervisor:
                 if graceful:
                     stops = [slot.actor.stop.remote() for slot in slots]
                     ray.wait(
-                        stops, num_returns=len(stops), timeout=self._config.grace + _PLACE_SECONDS
+                        stops, num_returns=len(stops), timeout=self.config.grace + _PLACE_SECONDS
                     ) if stops else None
                 for slot in slots:
                     slot.kill()
@@ -182,7 +180,7 @@ class Supervisor:
     def _reconcile(self) -> None:
         """Start missing servers, and stop servers that are unwanted or outdated."""
         self._publish()  # before workers start, because they read the files
-        wanted, now = wanted_servers(self._config, alive_nodes()), time.monotonic()
+        wanted, now = wanted_servers(self.config, alive_nodes()), time.monotonic()
         for name, slot in [*self._slots.items()]:
             if slot.state == "starting" and now - slot.since > slot.spec.start_seconds + _PLACE_SECONDS:
                 slot.fail(f"Ray has not placed it; it needs {slot.spec.cpus:g} CPUs and {slot.spec.gpus:g} GPUs", now)
@@ -227,7 +225,7 @@ class Supervisor:
             for slot in self._slots.values()
             if slot.spec.kind == "store" and not slot.spec.shard and slot.placed and (address := slot.address())
         }
-        topologies = {**self._topology.topologies, **topologies_of(stores, self._config.stores)}
+        topologies = {**self._topology.topologies, **topologies_of(stores, self.config.stores)}
         if topologies == self._topology.topologies:
             return
         self._topology = PublishedTopology(time.time_ns(), topologies)

@@ -251,10 +251,8 @@ class DraftCore:
         if self._appender is not None:
             self._appender.add(request.answer)
         if self._on_finish is not None:
-            try:
+            with self._failures.guard(before="on_finish: "):
                 self._on_finish(FinishedText(request.key, request.tokens, request.prompt_tokens))
-            except USER_CODE_ERRORS as error:
-                self._failures.add(type(error).__name__, f"on_finish: {first_line(error)}")
 
     def _guarded(self, work: Callable[[], Result]) -> Result | None:
         """Return the result of ``work``; None after an error or while the breaker is open.
@@ -269,18 +267,12 @@ class DraftCore:
             self._breaker.record_failure()
             self._failures.add(type(error).__name__, first_line(error))
             for each in self._running.clear():
-                self._forget(each)
+                with self._failures.guard():  # the release may fail too
+                    self.drafter.release(each.number)
+                    self._planner.end(each.number)
             return None
         self._breaker.record_success()
         return found
-
-    def _forget(self, request: RunningRequest) -> None:
-        """Release a request after an error. The release may fail too."""
-        try:
-            self.drafter.release(request.number)
-            self._planner.end(request.number)
-        except USER_CODE_ERRORS as error:
-            self._failures.add(type(error).__name__, first_line(error))
 
     def _count(self, sizes: Sequence[int], begin: float) -> None:
         self._counts["steps"] += 1

@@ -21,27 +21,26 @@ server starts or stops."""
 
 
 class Readiness:
-    """The state of a server that health checks report. Thread-safe."""
+    """The state of a server that health checks report. Thread-safe.
+
+    Attributes:
+        reason: why no calls are accepted; empty if they are.
+    """
 
     def __init__(self, reason: str = "starting") -> None:
-        self._reason = reason
-
-    @property
-    def reason(self) -> str:
-        """Why no calls are accepted; empty if they are."""
-        return self._reason
+        self.reason = reason
 
     def is_set(self) -> bool:
         """Whether calls are accepted."""
-        return not self._reason
+        return not self.reason
 
     def set(self) -> None:
         """Calls are accepted from now on."""
-        self._reason = ""
+        self.reason = ""
 
     def clear(self, reason: str) -> None:
         """Calls are not accepted from now on, for this reason. An earlier reason stays."""
-        self._reason = self._reason or reason
+        self.reason = self.reason or reason
 
 
 class RetryTimes:

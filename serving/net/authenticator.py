@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from suffolk.datastore.errors import PermissionDenied, SuffolkError
+from suffolk.datastore.files import file_version
 from suffolk.serving.net.access_file import AccessRules, read_access_file
 from suffolk.serving.net.identity import OPERATOR, Identity, set_caller
 from suffolk.serving.net.quota import Usage, Usages, set_usages
@@ -33,7 +34,7 @@ class Authenticator:
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
-        self._version = _version(path)
+        self._version = file_version(path)
         self._rules = AccessRules() if path is None else read_access_file(path)
         self.usages = Usages()
         self.usages.set_quotas(dict(self._rules.quotas))
@@ -50,7 +51,7 @@ class Authenticator:
         """Read the file again. Raises the errors of ``read_access_file``; the earlier rules then stay valid."""
         if self._path is not None:
             with self._lock:
-                self._version = _version(self._path)
+                self._version = file_version(self._path)
                 self._rules = read_access_file(self._path)
                 self.usages.set_quotas(dict(self._rules.quotas))
 
@@ -58,7 +59,7 @@ class Authenticator:
         """Read the file again if it has changed. Never raises."""
         with self._lock:
             self._due = self._clock() + CHECK_SECONDS
-            if _version(self._path) == self._version:
+            if file_version(self._path) == self._version:
                 return
         try:
             self.reload()
@@ -108,14 +109,3 @@ class Authenticator:
         usage = self.usages.of(identity.tenant)
         usage.begin_call()
         return usage
-
-
-def _version(path: Path | None) -> tuple[int, int, int] | None:
-    """A value that changes when the file is replaced or written."""
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,4 +1,4 @@
-"""Interceptors of every gRPC call: they find the caller, and refuse a malformed request."""
+"""Interceptors of every gRPC call: they find the caller, send errors, and refuse a malformed request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from suffolk.datastore.errors import PermissionDenied
+from suffolk.datastore.errors import PermissionDenied, SuffolkError
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.call_errors import abort_call, grpc_code
 from suffolk.serving.net.metrics import RequestMetrics
@@ -26,7 +26,8 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 class AccessInterceptor(grpc.ServerInterceptor):
     """Ends calls without an identity with UNAUTHENTICATED, and calls beyond a quota with RESOURCE_EXHAUSTED.
 
-    Sets ``caller()`` and ``request_id()`` for all other calls. With tracing on, these also have a span. Health checks pass.
+    Sets ``caller()`` and ``request_id()`` for all other calls, and ends a call with the SuffolkError that its method raises.
+    With tracing on, these calls also have a span. Health checks pass.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """
@@ -43,7 +44,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
         return self._guarded(details.method, handler)
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
-        kind = next(each for each in _KINDS if getattr(handler, each) is not None)
+        kind = _kind(handler)
         answer = getattr(handler, kind)
 
         def call(request: Any, context: grpc.ServicerContext) -> Any:
@@ -54,10 +55,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
             with self._entered(method, context):
                 yield from answer(request, context)
 
-        make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
-        return make(
-            stream if kind.endswith("stream") else call, handler.request_deserializer, handler.response_serializer
-        )
+        return _handler(kind, stream if kind.endswith("stream") else call, handler.request_deserializer, handler)
 
     @contextmanager
     def _entered(self, method: str, context: grpc.ServicerContext) -> Iterator[None]:
@@ -72,7 +70,10 @@ class AccessInterceptor(grpc.ServerInterceptor):
         if usage is not None and not context.add_callback(usage.end_call):
             usage.end_call()  # the call has ended already
         with server_span(method.lstrip("/"), headers):
-            yield
+            try:
+                yield
+            except SuffolkError as error:
+                abort_call(context, error)
 
 
 def _subjects(context: grpc.ServicerContext) -> list[str]:
@@ -97,8 +98,8 @@ class MalformedRequestInterceptor(grpc.ServerInterceptor):
 
 
 def _checked(method: str, handler: Handler) -> Handler:
-    deserialize = handler.request_deserializer
-    if deserialize is None:
+    deserialize, kind = handler.request_deserializer, _kind(handler)
+    if deserialize is None or kind == "stream_stream":
         return handler
 
     def parse(data: bytes) -> Any:
@@ -117,10 +118,15 @@ def _checked(method: str, handler: Handler) -> Handler:
 
         return call
 
-    if handler.unary_unary is not None:
-        return grpc.unary_unary_rpc_method_handler(check(handler.unary_unary), parse, handler.response_serializer)
-    if handler.unary_stream is not None:
-        return grpc.unary_stream_rpc_method_handler(check(handler.unary_stream), parse, handler.response_serializer)
-    if handler.stream_unary is not None:  # its method gets the error as a message
-        return grpc.stream_unary_rpc_method_handler(handler.stream_unary, parse, handler.response_serializer)
-    return handler
+    answer = getattr(handler, kind)
+    checked = answer if kind == "stream_unary" else check(answer)  # a stream's method gets the error as a message
+    return _handler(kind, checked, parse, handler)
+
+
+def _kind(handler: Handler) -> str:
+    return next(each for each in _KINDS if getattr(handler, each) is not None)
+
+
+def _handler(kind: str, answer: Callable[..., Any], parse: Callable[[bytes], Any] | None, old: Handler) -> Handler:
+    make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
+    return make(answer, parse, old.response_serializer)

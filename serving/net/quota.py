@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.datastore.settings import Within, check_fields
+from suffolk.datastore.settings import Checked, Within
 from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.identity import caller
 
@@ -25,7 +25,7 @@ Amount = Annotated[float, Within(0)]
 
 
 @dataclass(frozen=True, slots=True)
-class TenantQuota:
+class TenantQuota(Checked):
     """The most that one tenant may use. Unset numbers are unlimited. Immutable.
 
     Attributes:
@@ -39,9 +39,6 @@ class TenantQuota:
     queries_per_second: Amount = math.inf
     concurrent_calls: Amount = math.inf
     stored_tokens: Amount = math.inf
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 UNLIMITED = TenantQuota()
@@ -61,6 +58,7 @@ class Usage:
         tenant: its name.
         quota: its quota; may be replaced.
         refused: number of refusals by the quota's name.
+        running: calls that run now.
     """
 
     def __init__(
@@ -70,28 +68,23 @@ class Usage:
         self.refused: Counter[str] = Counter()
         self._clock = clock
         self._lock = threading.Lock()
-        self._running = 0
+        self.running = 0
         self._storing = threading.Lock()
         self._reserved = 0
         self._buckets: dict[str, TokenBucket] = {}
 
-    @property
-    def running(self) -> int:
-        """Calls that run now."""
-        return self._running
-
     def begin_call(self) -> None:
         """Count a call, until ``end_call``. Raises QuotaExceeded, and then counts nothing."""
         with self._lock:
-            if self._running + 1 > self.quota.concurrent_calls:
-                self._refuse("concurrent_calls", self.quota.concurrent_calls, f"{self._running} calls run", 1.0)
+            if self.running + 1 > self.quota.concurrent_calls:
+                self._refuse("concurrent_calls", self.quota.concurrent_calls, f"{self.running} calls run", 1.0)
             self._take("calls_per_second", self.quota.calls_per_second, 1)
-            self._running += 1
+            self.running += 1
 
     def end_call(self) -> None:
         """Count the end of a call that ``begin_call`` admitted."""
         with self._lock:
-            self._running -= 1
+            self.running -= 1
 
     def take_queries(self, count: int) -> None:
         """Count queries of a call. Raises QuotaExceeded."""

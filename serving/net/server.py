@@ -93,7 +93,6 @@ class Server(ABC):
         self._health: health.HealthServicer | None = None
         self._http: HttpServer | None = None
         self._stop_lock = threading.Lock()
-        self._drained = threading.Event()
         self._shutdown = ShutdownEvent()
         self._threads: list[threading.Thread] = []
 
@@ -191,10 +190,6 @@ class Server(ABC):
         if health_service is not None:
             health_service.enter_graceful_shutdown()
 
-    def end_drain(self) -> None:
-        """Let ``stop`` refuse new calls immediately. Thread-safe."""
-        self._drained.set()
-
     def stop(self) -> None:
         """Report NOT_SERVING, and answer calls for ``drain`` more seconds. Then refuse new calls, wait up to ``grace`` seconds for
         running ones, and cancel the rest.
@@ -209,7 +204,7 @@ class Server(ABC):
         with self._stop_lock:
             if self.ready.is_set():
                 self.mark_unready("stopping")
-                self._drained.wait(self.config.drain)  # load balancers stop sending calls
+                time.sleep(self.config.drain)  # load balancers stop sending calls
             end = time.monotonic() + self.config.grace
             self._admission.close()  # HTTP still answers health checks
             if self._grpc is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,9 +36,14 @@ def pack_tokens(tokens: npt.NDArray[np.int32]) -> bytes:
 
 
 def unpack_tokens(data: bytes, field: str) -> npt.NDArray[np.int32]:
-    """``data`` as int32[n], not copied. Raises InvalidArgument if its length is not a multiple of 4."""
-    if len(data) % TOKEN.itemsize:
+    """``data`` as int32[n], not copied. Raises as ``unpack``."""
+    return unpack(data, TOKEN, field)
+
+
+def unpack(data: bytes, kind: np.dtype[Any], field: str) -> npt.NDArray[Any]:
+    """``data`` as an array, not copied. Raises InvalidArgument if it holds no whole number of entries."""
+    if len(data) % kind.itemsize:
         raise InvalidArgument(
-            Field(field), f" has {len(data)} bytes; it must be a multiple of {TOKEN.itemsize}, int32 little-endian"
+            Field(field), f" has {len(data)} bytes; it must be a multiple of {kind.itemsize}, little-endian"
         )
-    return np.frombuffer(data, TOKEN)
+    return np.frombuffer(data, kind)

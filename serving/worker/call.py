@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import Field, PermissionDenied
-from suffolk.datastore.settings import Within, check_fields
+from suffolk.datastore.settings import Checked, Within
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -42,7 +42,7 @@ class GenerateCall:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePolicy:
+class RemotePolicy(Checked):
     """What callers of a worker may ask for. Immutable.
 
     With verification ``typical``, all drafted tokens pass if thresholds are tiny or the temperature is high. A caller could then
@@ -59,9 +59,6 @@ class RemotePolicy:
     typical_floor: Annotated[float, Within(0, 1, "between 0 (refuse typical) and 1")] = 0.0
     share_learning: bool = False
     traces: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def apply(self, settings: SamplingSettings) -> SamplingSettings:
         """The settings with which to decode. Raises PermissionDenied for verification ``typical`` without a floor."""

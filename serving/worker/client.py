@@ -8,15 +8,15 @@ from typing import Any
 import grpc
 
 from suffolk.datastore.arguments import check_deadline
-from suffolk.datastore.checks import number, text, whole_within
+from suffolk.datastore.checks import number, or_default, text, whole_within
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, Unavailable
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions, options_or_default
+from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.decoding.engine.loop.prompt import Prompt
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, settings_or_default
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.net.call_errors import call_error
 from suffolk.serving.net.channel import PING_SECONDS, open_channel, parse_server_info
 from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
@@ -82,10 +82,9 @@ class WorkerClient:
             InvalidArgument, Unsupported: an argument cannot be sent. The first step raises the worker's errors.
         """
         request = pack_prompt(prompt)
-        request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
+        request.sampling.CopyFrom(pack_settings(or_default("settings", settings, SamplingSettings())))
         request.drafter = "none" if drafter is None else text("drafter", drafter)
-        if options is not None:
-            request.options.CopyFrom(pack_options(options_or_default(options)))
+        request.options.CopyFrom(pack_options(or_default("options", options, DEFAULT_OPTIONS)))
         if max_nodes is not None:
             request.max_nodes = whole_within("max_nodes", max_nodes, 1, MAX_NODES)
         if deadline is not None:

@@ -14,10 +14,9 @@ from grpc_health.v1 import health
 from starlette.types import ASGIApp
 
 from suffolk.datastore.arguments import check_size
-from suffolk.datastore.errors import Field, Internal, InvalidArgument, SuffolkError
+from suffolk.datastore.errors import Field, Internal, InvalidArgument
 from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.grpc_server import build_grpc_server
 from suffolk.serving.net.http_server import SPARE_CONNECTIONS, HttpLimits
@@ -46,19 +45,13 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
     def Generate(
         self, request: decode_pb2.GenerateRequest, context: grpc.ServicerContext
     ) -> Iterator[decode_pb2.GenerateReply]:
-        try:
-            replies = self._replies(request, context.add_callback)
-            yield from self._service.slow_clients.watch_stream(replies, context.cancel)
-        except SuffolkError as error:
-            abort_call(context, error)
+        replies = self._replies(request, context.add_callback)
+        yield from self._service.slow_clients.watch_stream(replies, context.cancel)
 
     def GetInfo(
         self, request: decode_pb2.GetWorkerInfoRequest, context: grpc.ServicerContext
     ) -> decode_pb2.GetWorkerInfoReply:
-        try:
-            return self._service.info()
-        except SuffolkError as error:
-            abort_call(context, error)
+        return self._service.info()
 
     def _replies(
         self, request: decode_pb2.GenerateRequest, on_end: OnEnd

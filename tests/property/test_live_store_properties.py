@@ -44,10 +44,10 @@ class StoreUnderTest:
         """Tokens. Those in published files count for the bound until the files are compacted."""
         with self._clocks():
             self.store = create_live_store(self.path, vocab_size=VOCABULARY, settings=chosen)
-        self.store.stop_maintenance()
+        self.store.maintenance_thread.close()
 
     def now(self) -> int:
-        return self.store.writer.now()
+        return self.store.writer.clock.now()
 
     def texts(self, data: st.DataObject, group: str | None) -> list[Kept]:
         """One or two new documents."""
@@ -69,7 +69,7 @@ class StoreUnderTest:
         self.store.close()
         with self._clocks():
             self.store = open_live_store(self.path, self.settings)
-        self.store.stop_maintenance()
+        self.store.maintenance_thread.close()
 
     @contextmanager
     def _clocks(self) -> Iterator[None]:

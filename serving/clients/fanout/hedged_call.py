@@ -24,6 +24,7 @@ class HedgedCall:
     the set's budget.
 
     Attributes:
+        attempts: the calls in flight.
         winner: the replica that answered first; None while there is no answer.
         answer: its answer.
         error: why there is no answer; None if there is one.
@@ -43,7 +44,7 @@ class HedgedCall:
         self._begin = time.perf_counter()
         self._end = self._begin + deadline
         self._hedge_time = self._begin + replicas.latencies.hedge_delay(deadline)
-        self._attempts: list[Attempt] = []
+        self.attempts: list[Attempt] = []
         self._tried: list[ReplicaClient] = []
         self.winner: ReplicaClient | None = None
         self.answer: Any = None
@@ -53,12 +54,7 @@ class HedgedCall:
 
     @property
     def ended(self) -> bool:
-        return self.winner is not None or not self._attempts
-
-    @property
-    def attempts(self) -> Sequence[Attempt]:
-        """The calls in flight."""
-        return self._attempts
+        return self.winner is not None or not self.attempts
 
     @property
     def next_time(self) -> float:
@@ -68,24 +64,24 @@ class HedgedCall:
     def advance(self) -> None:
         """Process the answers and errors that have arrived, and send calls that are due. Raises InvalidArgument: the call is
         malformed."""
-        for attempt in [each for each in self._attempts if each.future.done()]:
-            self._attempts.remove(attempt)
+        for attempt in [each for each in self.attempts if each.future.done()]:
+            self.attempts.remove(attempt)
             self._take(attempt)
             if self.winner is not None:
                 return
         now = time.perf_counter()
-        if self._attempts and now >= self._end:
+        if self.attempts and now >= self._end:
             self.stop()
-        elif self._attempts and now >= self._hedge_time:
+        elif self.attempts and now >= self._hedge_time:
             self._hedge_time = self._end
             if self._replicas.choose(self._tried) is not None and self._replicas.budget.take(1) == 0:
                 self._send_next(hedge=True)
 
     def stop(self) -> None:
         """End the call: no answer came in time."""
-        for attempt in self._attempts:
+        for attempt in self.attempts:
             attempt.abandon(late=True)
-        self._attempts = []
+        self.attempts = []
         self.error = self._late()
 
     def _late(self) -> DeadlineExceeded:
@@ -100,7 +96,7 @@ class HedgedCall:
         if error is None:
             self.winner, self.answer, self.error = attempt.replica, attempt.future.result(), None
             self._replicas.latencies.observe(time.perf_counter() - self._begin)
-            for other in self._attempts:
+            for other in self.attempts:
                 other.abandon(late=other.begin < attempt.begin)
         elif not isinstance(error, SuffolkError) or isinstance(error, InvalidArgument):
             raise error
@@ -119,7 +115,7 @@ class HedgedCall:
                 return
             self._tried.append(replica)
             try:
-                self._attempts.append(replica.send(self._send, left, hedge))
+                self.attempts.append(replica.send(self._send, left, hedge))
             except InvalidArgument:
                 raise
             except SuffolkError as error:

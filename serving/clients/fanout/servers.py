@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.files import file_version
 from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
@@ -56,7 +55,7 @@ class Servers:
         self._tokenizer: str | None = None
         self._known_by = ""  # the server that set vocabulary and tokenizer
         self._retired: list[tuple[float, ReplicaClient]] = []  # each with the time to close it, after its last calls
-        self._seen = _identity(address.file)
+        self._seen = file_version(address.file)
         self._lock, self._count_lock = threading.Lock(), threading.Lock()
         self.shards: tuple[ReplicaSet, ...] = ()
         self.shards = self._connect(address.topology)
@@ -94,7 +93,7 @@ class Servers:
 
     def _follow_file(self) -> None:
         file = self._address.file
-        seen = _identity(file)
+        seen = file_version(file)
         if file is None or seen == self._seen:
             return
         self._seen = seen
@@ -187,12 +186,3 @@ def _refuse(replica: ReplicaClient, error: SuffolkError, mismatched: bool) -> Su
         LOG.warning("%s", error)
     replica.refuse(str(error), mismatched)
     return error
-
-
-def _identity(file: Path | None) -> tuple[int, ...] | None:
-    """A value that differs after each replacement of the file; None without a file."""
-    try:
-        status = None if file is None else os.stat(file)
-    except OSError:
-        return None
-    return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)

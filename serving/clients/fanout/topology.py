@@ -15,7 +15,7 @@ from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.limits import MAX_NAME
-from suffolk.datastore.settings import Within, check_fields, from_json, read_object
+from suffolk.datastore.settings import Checked, Within, check_fields, from_json, read_object
 from suffolk.serving.net.url import is_topology_file, parse_deadline, parse_url
 
 MAX_REPLICAS = 64
@@ -37,23 +37,17 @@ class ReplicaAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Checked):
     """Servers with the same text: all of the datastore, or a part that no other shard has."""
 
     replicas: Annotated[tuple[ReplicaAddress, ...], Within(1, MAX_REPLICAS)]
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Checked):
     """The shards of a datastore. Its JSON form is the content of a topology file."""
 
     shards: Annotated[tuple[Shard, ...], Within(1, MAX_SHARDS)]
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def addresses(self) -> list[ReplicaAddress]:

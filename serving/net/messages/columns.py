@@ -20,7 +20,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.retriever import Match
 from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.net.proto import draft_pb2
-from suffolk.serving.net.tokens import TOKEN, to_tokens
+from suffolk.serving.net.tokens import TOKEN, to_tokens, unpack
 
 SIZE = np.dtype("<u4")
 SCORE = np.dtype("<f4")
@@ -53,8 +53,8 @@ def pack_tokens(parts: Sequence[Ids]) -> bytes:
 
 def unpack_parts(tokens: bytes, lengths: bytes, field: str) -> list[Ids]:
     """The tokens of each context or document, not copied. Raises InvalidArgument if the columns are malformed."""
-    sizes = _column(lengths, SIZE, "lengths").tolist()
-    every = _column(tokens, TOKEN, field)
+    sizes = unpack(lengths, SIZE, "lengths").tolist()
+    every = unpack(tokens, TOKEN, field)
     _require_sum(field, len(every), "lengths", sizes)
     return [every[begin:end] for begin, end in _ranges(sizes)]
 
@@ -66,7 +66,7 @@ def pack_sizes(sizes: Iterable[int]) -> bytes:
 
 def unpack_max_nodes(data: bytes) -> int | list[int]:
     """The field ``max_nodes`` of a request: one number for all queries, or a list. Raises InvalidArgument if it is malformed."""
-    sizes: list[int] = _column(data, SIZE, "max_nodes").tolist() or [DEFAULT_MAX_NODES]
+    sizes: list[int] = unpack(data, SIZE, "max_nodes").tolist() or [DEFAULT_MAX_NODES]
     return sizes if len(sizes) > 1 else sizes[0]
 
 
@@ -76,7 +76,7 @@ def pack_least_counts(counts: Sequence[int]) -> bytes:
 
 def unpack_least_counts(data: bytes) -> list[int]:
     """The field ``least_counts`` of a request. Raises InvalidArgument if it is malformed."""
-    counts: list[int] = _column(data, COUNT, "least_counts").tolist()
+    counts: list[int] = unpack(data, COUNT, "least_counts").tolist()
     return counts
 
 
@@ -97,15 +97,15 @@ def unpack_trees(
     reply: draft_pb2.DraftReply, max_nodes: Sequence[int], max_match: int, vocab_size: int
 ) -> list[DraftTree]:
     """The trees of a reply, one per entry of ``max_nodes``. Raises InvalidArgument if one is malformed or too large."""
-    sizes = _column(reply.sizes, SIZE, "sizes").tolist()
+    sizes = unpack(reply.sizes, SIZE, "sizes").tolist()
     matches = unpack_matches(reply, len(max_nodes), max_match)
     if len(sizes) != len(max_nodes):
         raise InvalidArgument(f"sizes: {len(sizes)} trees for {len(max_nodes)} queries")
     for index, (size, limit) in enumerate(zip(sizes, max_nodes, strict=True)):
         if size > limit:
             raise InvalidArgument(f"trees[{index}] has {size} nodes; the query allows {limit}")
-    tokens, parents = _column(reply.tokens, TOKEN, "tokens"), _column(reply.parents, TOKEN, "parents")
-    scores, counts = _column(reply.scores, SCORE, "scores"), _column(reply.counts, COUNT, "counts")
+    tokens, parents = unpack(reply.tokens, TOKEN, "tokens"), unpack(reply.parents, TOKEN, "parents")
+    scores, counts = unpack(reply.scores, SCORE, "scores"), unpack(reply.counts, COUNT, "counts")
     for field, values in (("tokens", tokens), ("parents", parents), ("scores", scores), ("counts", counts)):
         _require_sum(field, len(values), "sizes", sizes)
     if not np.all((scores >= 0) & (scores <= 1)):
@@ -134,7 +134,7 @@ def pack_paths(trees: Sequence[Paths]) -> dict[str, Any]:
 
 def unpack_paths(request: draft_pb2.CountRequest, queries: int) -> list[Paths]:
     """The trees of a request, one per query. Raises InvalidArgument if a column is malformed."""
-    size = len(_column(request.sizes, SIZE, "sizes"))
+    size = len(unpack(request.sizes, SIZE, "sizes"))
     if size != queries:
         raise InvalidArgument(f"sizes: {size} trees for {queries} contexts; give one for each context")
     tokens = unpack_parts(request.tokens, request.sizes, "tokens")
@@ -149,7 +149,7 @@ def pack_counts(counts: Sequence[int]) -> draft_pb2.CountReply:
 def unpack_counts(reply: draft_pb2.CountReply, trees: Sequence[Paths]) -> list[npt.NDArray[np.uint64]]:
     """The counts of each tree's nodes. Raises InvalidArgument if their number is wrong."""
     sizes = [len(tree.tokens) for tree in trees]
-    counts = _column(reply.counts, COUNT, "counts")
+    counts = unpack(reply.counts, COUNT, "counts")
     _require_sum("counts", len(counts), "sizes", sizes)
     return [counts[begin:end] for begin, end in _ranges(sizes)]
 
@@ -163,8 +163,8 @@ def pack_matches(matches: Sequence[Match]) -> draft_pb2.LookupReply:
 
 def unpack_matches(reply: draft_pb2.LookupReply | draft_pb2.DraftReply, queries: int, max_match: int) -> list[Match]:
     """The matches of a reply. Raises InvalidArgument if their number is not ``queries``, or one is impossible."""
-    lengths = _column(reply.match_lengths, SIZE, "match_lengths").tolist()
-    counts = _column(reply.match_counts, COUNT, "match_counts").tolist()
+    lengths = unpack(reply.match_lengths, SIZE, "match_lengths").tolist()
+    counts = unpack(reply.match_counts, COUNT, "match_counts").tolist()
     if not len(lengths) == len(counts) == queries:
         raise InvalidArgument(f"matches: {len(lengths)} lengths and {len(counts)} counts for {queries} contexts")
     matches = list(map(Match, lengths, counts))
@@ -180,15 +180,6 @@ def unpack_matches(reply: draft_pb2.LookupReply | draft_pb2.DraftReply, queries:
 def _join(parts: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> bytes:
     joined = np.concatenate(parts) if parts else np.empty(0, kind)
     return joined.astype(kind, copy=False).tobytes()
-
-
-def _column(data: bytes, kind: np.dtype[Any], field: str) -> npt.NDArray[Any]:
-    """``data`` as an array, not copied. Raises InvalidArgument if it holds no whole number of entries."""
-    if len(data) % kind.itemsize:
-        raise InvalidArgument(
-            Field(field), f" has {len(data)} bytes; it must be a multiple of {kind.itemsize}, little-endian"
-        )
-    return np.frombuffer(data, kind)
 
 
 def _require_sum(field: str, size: int, sizes_field: str, sizes: Sequence[int]) -> None:

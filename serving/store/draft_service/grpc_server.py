@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import grpc
@@ -19,9 +19,8 @@ from google.protobuf.message import DecodeError
 from suffolk.datastore import context_query
 from suffolk.datastore.appendable import Appended
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
-from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
+from suffolk.datastore.errors import InvalidArgument, Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.messages.choices import unpack_choices
 from suffolk.serving.net.messages.documents import unpack_documents, unpack_groups
@@ -36,115 +35,103 @@ Reply = TypeVar("Reply")
 Request = TypeVar("Request")
 
 
+def _one_call(work: Callable[[DraftServicer, Request, grpc.ServicerContext], Reply]) -> Callable[..., Reply]:
+    """Make ``work`` a gRPC method that the service admits and measures as one call."""
+
+    @wraps(work)
+    def answer(servicer: DraftServicer, request: Request, context: grpc.ServicerContext) -> Reply:
+        return servicer.service.handle_call("grpc", work.__name__, partial(work, servicer, request, context))
+
+    return answer
+
+
 class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     """Passes protobuf messages to ``DraftService``, and packs the answers."""
 
     def __init__(self, service: DraftService) -> None:
-        self._service = service
+        self.service = service
         self._live = LiveCalls(service)
 
+    @_one_call
     def Draft(self, request: draft_pb2.DraftRequest, context: grpc.ServicerContext) -> draft_pb2.DraftReply:
-        return self._answer("Draft", context, lambda: self._draft(request, _expiry(context)))
+        choices = unpack_choices(request.datastores)
+        return columns.pack_trees(self.service.draft(choices, draft_query(request), _expiry(context)))
 
+    @_one_call
     def Lookup(self, request: draft_pb2.LookupRequest, context: grpc.ServicerContext) -> draft_pb2.LookupReply:
-        return self._answer("Lookup", context, lambda: self._lookup(request, _expiry(context)))
+        choices = unpack_choices(request.datastores)
+        return columns.pack_matches(self.service.lookup(choices, lookup_query(request), _expiry(context)))
 
+    @_one_call
     def Count(self, request: draft_pb2.CountRequest, context: grpc.ServicerContext) -> draft_pb2.CountReply:
-        return self._answer("Count", context, lambda: self._count(request, _expiry(context)))
+        contexts = columns.unpack_contexts(request)
+        trees = columns.unpack_paths(request, len(contexts))
+        choices = unpack_choices(request.datastores)
+        return columns.pack_counts(self.service.count(choices, contexts, trees, _expiry(context)))
 
+    @_one_call
     def Occurrences(
         self, request: draft_pb2.OccurrencesRequest, context: grpc.ServicerContext
     ) -> draft_pb2.OccurrencesReply:
-        return self._answer("Occurrences", context, lambda: self._occurrences(request, _expiry(context)))
+        choices = unpack_choices(request.datastores)
+        found = self.service.occurrences(choices, occurrence_query(request), _expiry(context), request.text)
+        return pack_occurrences(found)
 
+    @_one_call
     def Append(self, request: draft_pb2.AppendRequest, context: grpc.ServicerContext) -> draft_pb2.AppendReply:
-        return self._answer("Append", context, lambda: _append_reply(self._append(request)))
+        return _append_reply(self._append(request))
 
     def AppendStream(
         self, requests: Iterator[draft_pb2.AppendRequest], context: grpc.ServicerContext
     ) -> draft_pb2.AppendReply:
-        try:
-            with self._service.streams.take("grpc"):
-                received = received_in_time(requests, context, streams.STREAM_SECONDS, streams.FIRST_MESSAGE_SECONDS)
-                appends = (partial(self._append, request) for request in received)
-                handle = partial(self._service.handle_call, "grpc", "AppendStream")
-                return _append_reply(self._live.append_stream(appends, handle))
-        except SuffolkError as error:
-            abort_call(context, error)
+        with self.service.streams.take("grpc"):
+            received = received_in_time(requests, context, streams.STREAM_SECONDS, streams.FIRST_MESSAGE_SECONDS)
+            appends = (partial(self._append, request) for request in received)
+            handle = partial(self.service.handle_call, "grpc", "AppendStream")
+            return _append_reply(self._live.append_stream(appends, handle))
 
+    @_one_call
     def Get(self, request: draft_pb2.GetRequest, context: grpc.ServicerContext) -> draft_pb2.GetReply:
-        return self._answer(
-            "Get", context, lambda: draft_pb2.GetReply(**asdict(self._live.get(request.datastore, request.id)))
-        )
+        return draft_pb2.GetReply(**asdict(self._live.get(request.datastore, request.id)))
 
+    @_one_call
     def Delete(self, request: draft_pb2.DeleteRequest, context: grpc.ServicerContext) -> draft_pb2.DeleteReply:
-        return self._answer("Delete", context, lambda: self._delete(request))
+        found = self._live.delete(request.datastore, list(request.ids), list(request.where), request.group)
+        return draft_pb2.DeleteReply(**asdict(found))
 
+    @_one_call
     def Flush(self, request: draft_pb2.FlushRequest, context: grpc.ServicerContext) -> draft_pb2.FlushReply:
-        return self._answer(
-            "Flush", context, lambda: draft_pb2.FlushReply(generation=self._live.flush(request.datastore))
-        )
+        return draft_pb2.FlushReply(generation=self._live.flush(request.datastore))
 
+    @_one_call
     def Stats(self, request: draft_pb2.StatsRequest, context: grpc.ServicerContext) -> draft_pb2.StatsReply:
-        return self._answer(
-            "Stats",
-            context,
-            lambda: draft_pb2.StatsReply(stats_json=json.dumps(self._live.stats(request.datastore, request.group))),
-        )
+        return draft_pb2.StatsReply(stats_json=json.dumps(self._live.stats(request.datastore, request.group)))
 
+    @_one_call
     def GetInfo(self, request: draft_pb2.GetInfoRequest, context: grpc.ServicerContext) -> draft_pb2.GetInfoReply:
-        return self._answer("GetInfo", context, lambda: self._info(request))
+        return _info_reply(self.service.info(request.datastores))
 
+    @_one_call
     def GetTokenizer(
         self, request: draft_pb2.GetTokenizerRequest, context: grpc.ServicerContext
     ) -> draft_pb2.GetTokenizerReply:
-        return self._answer("GetTokenizer", context, lambda: self._tokenizer(request))
-
-    def _answer(self, method: str, context: grpc.ServicerContext, work: Callable[[], Reply]) -> Reply:
-        try:
-            return self._service.handle_call("grpc", method, work)
-        except SuffolkError as error:
-            abort_call(context, error)
+        return draft_pb2.GetTokenizerReply(tokenizer_zstd=self.service.tokenizer(request.datastore))
 
     def _append(self, request: draft_pb2.AppendRequest) -> Appended:
         return self._live.append(request.datastore, unpack_append(request))
 
-    def _delete(self, request: draft_pb2.DeleteRequest) -> draft_pb2.DeleteReply:
-        found = self._live.delete(request.datastore, list(request.ids), list(request.where), request.group)
-        return draft_pb2.DeleteReply(**asdict(found))
 
-    def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
-        choices = unpack_choices(request.datastores)
-        return columns.pack_trees(self._service.draft(choices, draft_query(request), expired))
-
-    def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
-        choices = unpack_choices(request.datastores)
-        return columns.pack_matches(self._service.lookup(choices, lookup_query(request), expired))
-
-    def _count(self, request: draft_pb2.CountRequest, expired: Expired) -> draft_pb2.CountReply:
-        contexts = columns.unpack_contexts(request)
-        trees = columns.unpack_paths(request, len(contexts))
-        return columns.pack_counts(self._service.count(unpack_choices(request.datastores), contexts, trees, expired))
-
-    def _occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> draft_pb2.OccurrencesReply:
-        choices = unpack_choices(request.datastores)
-        found = self._service.occurrences(choices, occurrence_query(request), expired, request.text)
-        return pack_occurrences(found)
-
-    def _info(self, request: draft_pb2.GetInfoRequest) -> draft_pb2.GetInfoReply:
-        fields = ("vocab_size", "order_depth", "generation", "tokens")
-        return draft_pb2.GetInfoReply(
-            server_version=__version__,
-            datastores=[
-                draft_pb2.DatastoreInfo(
-                    name=name, info_json=json.dumps(info, default=asdict), **{field: info[field] for field in fields}
-                )
-                for name, info in self._service.info(request.datastores).items()
-            ],
-        )
-
-    def _tokenizer(self, request: draft_pb2.GetTokenizerRequest) -> draft_pb2.GetTokenizerReply:
-        return draft_pb2.GetTokenizerReply(tokenizer_zstd=self._service.tokenizer(request.datastore))
+def _info_reply(infos: Mapping[str, Mapping[str, Any]]) -> draft_pb2.GetInfoReply:
+    fields = ("vocab_size", "order_depth", "generation", "tokens")
+    return draft_pb2.GetInfoReply(
+        server_version=__version__,
+        datastores=[
+            draft_pb2.DatastoreInfo(
+                name=name, info_json=json.dumps(info, default=asdict), **{field: info[field] for field in fields}
+            )
+            for name, info in infos.items()
+        ],
+    )
 
 
 def _append_reply(appended: Appended) -> draft_pb2.AppendReply:

@@ -75,7 +75,7 @@ class Bounds:
         if excess > 0 and self._settings.evict == "use":
             excess -= self._evict_groups(excess)
         ttl = self._settings.ttl_seconds
-        limit = self._writer.now() - ttl if ttl else None
+        limit = self._writer.clock.now() - ttl if ttl else None
         expired = limit is not None and before["documents"] and before["oldest_time"] < limit
         if excess > 0 or expired:
             end = self._writer.next_sequence

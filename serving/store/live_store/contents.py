@@ -71,16 +71,8 @@ def live_pages(
         kept = sequences < end
         if grouped is not None:
             kept &= (groups != 0) == grouped
-        places = np.flatnonzero(kept)
-        if len(places):
-            yield Change(
-                ids[np.repeat(kept, lengths.astype(np.int64))] if tokens else ids,
-                lengths[places].astype(np.uint32),
-                sequences[places],
-                groups[places],
-                times[places],
-                [origins[place] for place in places.tolist()],
-            )
+        if kept.any():
+            yield Change(ids, lengths.astype(np.uint32), sequences, groups, times, origins).of(kept)
 
 
 def add(index: _native.LiveIndex, change: Change) -> None:

@@ -46,6 +46,10 @@ class Log:
         durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one sync.
             ``interval``: a thread syncs every ``interval`` seconds. ``none``: the system decides.
         file_bytes: size at which a new file is begun.
+
+    Attributes:
+        failure: why the log takes no more changes; None if it does.
+        refusal: why the last record was refused, such as a full disk; None if it was written.
     """
 
     def __init__(
@@ -70,8 +74,8 @@ class Log:
         self._size = 0
         self._newest = 0
         self._written = self._synced = 0  # bytes since this process opened the log
-        self._failure: str | None = None
-        self._refusal: str | None = None
+        self.failure: str | None = None
+        self.refusal: str | None = None
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()  # taken before _lock
         self._changed = threading.Event()
@@ -97,16 +101,6 @@ class Log:
         """Bytes that are written, and that a power loss may lose."""
         return max(0, self._written - self._synced)
 
-    @property
-    def failure(self) -> str | None:
-        """Why the log takes no more changes; None if it takes changes."""
-        return self._failure
-
-    @property
-    def refusal(self) -> str | None:
-        """Why the last record was refused, such as a full disk; None if it was written."""
-        return self._refusal
-
     def write(self, body: bytes, newest: int) -> int:
         """Write the record with this ``body``; returns the offset to ``acknowledge``. A refused record leaves no trace.
 
@@ -127,9 +121,9 @@ class Log:
             except OSError as error:
                 self._cut(descriptor, self._size)
                 problem = refused(log_path(self._folder, self._number), error)
-                self._refusal = str(problem)
+                self.refusal = str(problem)
                 raise problem from error
-            self._refusal = None
+            self.refusal = None
             self._last_but_one, self._last = self._last, checksum_of(record)
             self._size += len(record)
             self._written += len(record)
@@ -171,8 +165,8 @@ class Log:
         with self._sync_lock:
             with self._lock:
                 descriptor, written = self._descriptor, self._written
-            if self._failure is not None:
-                raise Unavailable(self._failure)
+            if self.failure is not None:
+                raise Unavailable(self.failure)
             if descriptor is None or self._synced >= (written if offset is None else offset):
                 return
             self._fsync(descriptor)
@@ -188,8 +182,8 @@ class Log:
             ResourceExhausted, Unavailable: see ``write``; the current file stays in use.
         """
         with self._sync_lock:
-            if self._failure is not None:
-                raise Unavailable(self._failure)
+            if self.failure is not None:
+                raise Unavailable(self.failure)
             if self._descriptor is not None and self._size == HEADER_BYTES:
                 return self._number - 1
             if self._descriptor is not None:
@@ -259,19 +253,19 @@ class Log:
                     os.close(self._descriptor)
                     self._closed.append(self._current())
                 self._descriptor = None
-                self._failure = self._failure or f"the log {self._folder} is closed; open the store again"
+                self.failure = self.failure or f"the log {self._folder} is closed; open the store again"
 
     def fail(self, reason: str) -> None:
         """Refuse all further changes, because of ``reason``."""
         path = log_path(self._folder, self._number)
-        self._failure = f"{path}: {reason}; check the disk, and open the store again"
+        self.failure = f"{path}: {reason}; check the disk, and open the store again"
 
     def _current(self) -> LogFile:
         return LogFile(log_path(self._folder, self._number), self._number, self._size, self._newest, self._last)
 
     def _require(self) -> int:
-        if self._failure is not None or self._descriptor is None:
-            raise Unavailable(self._failure or f"the log {self._folder} is closed; open the store again")
+        if self.failure is not None or self._descriptor is None:
+            raise Unavailable(self.failure or f"the log {self._folder} is closed; open the store again")
         return self._descriptor
 
     def _cut(self, descriptor: int, size: int) -> None:
@@ -286,7 +280,7 @@ class Log:
             os.fdatasync(descriptor)
         except OSError as error:  # the system may have dropped the pages, so a second sync proves nothing
             self.fail(f"it cannot be synced ({error.strerror}), and the last changes may be lost")
-            raise Unavailable(str(self._failure)) from error
+            raise Unavailable(str(self.failure)) from error
 
     def _sync_regularly(self) -> None:
         while not self._stopped.is_set():

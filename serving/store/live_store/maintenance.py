@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from suffolk.serving.store.live_store.bounds import Bounds
+from suffolk.serving.store.live_store.publish import live_segments
 from suffolk.serving.store.live_store.published_files import PublishedFiles
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.writer import LiveWriter
@@ -94,13 +95,15 @@ class Maintenance:
     def _evict_published(self) -> int:
         """Remove published live segments, the oldest first. Returns the tokens that are left to evict."""
         files, excess = self._files, self._bounds.excess(self._files.live_tokens())
-        limit = self._writer.now() - self._settings.ttl_seconds if self._settings.ttl_seconds else None
+        if files.manifest is None:
+            return excess
+        limit = self._writer.clock.now() - self._settings.ttl_seconds if self._settings.ttl_seconds else None
         names = []
-        for entry, newest in files.live_segments():
+        for entry, newest in live_segments(files.manifest):
             if excess > 0 or (limit is not None and newest < limit):
                 names.append(entry.name)
                 excess -= entry.tokens
-        if names and len(names) == files.segments:
+        if names and len(names) == len(files.manifest.segments):
             if files.flush() is not None:  # a generation needs a segment: now it has a newer one
                 return self._evict_published()
             if not files.size()[1]:

@@ -15,7 +15,7 @@ from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, now
@@ -104,20 +104,10 @@ def drop_published(store: Path, names: Collection[str], threads: int) -> Manifes
         )
 
 
-def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
+def live_segments(manifest: Manifest | None) -> list[tuple[SegmentEntry, int]]:
     """The segments that ``publish_live`` wrote, the oldest first, each with the time of its newest document in seconds."""
-    return [(entry, entry.live_time) for entry in manifest.segments if entry.live_time is not None]
-
-
-def published_size(files: Datastore | None) -> tuple[int, int]:
-    """Tokens and documents of a generation, without deleted ones."""
-    if files is None:
-        return 0, 0
-    live, deleted = files.manifest.segments, files.manifest.deletions
-    return (
-        sum(entry.tokens for entry in live) - sum(entry.tokens for entry in deleted),
-        sum(entry.documents for entry in live) - sum(entry.documents for entry in deleted),
-    )
+    segments = manifest.segments if manifest is not None else ()
+    return [(entry, entry.live_time) for entry in segments if entry.live_time is not None]
 
 
 def _to_merge(

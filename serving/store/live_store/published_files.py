@@ -8,10 +8,10 @@ from pathlib import Path
 
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.segment import SegmentEntry
+from suffolk.datastore.manifest import Manifest
 from suffolk.serving.store.live_store.contents import live_pages
 from suffolk.serving.store.live_store.identity import StoreIdentity, published
-from suffolk.serving.store.live_store.publish import drop_published, live_segments, publish_live, published_size
+from suffolk.serving.store.live_store.publish import drop_published, live_segments, publish_live
 from suffolk.serving.store.live_store.record import Change
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.writer import LiveWriter
@@ -34,9 +34,9 @@ class PublishedFiles:
         self._writer = writer
 
     @property
-    def generation(self) -> int:
-        """The number of the generation; 0 if there is none."""
-        return self.datastore.manifest.generation if self.datastore is not None else 0
+    def manifest(self) -> Manifest | None:
+        """The manifest of the generation; None if there is no generation."""
+        return self.datastore.manifest if self.datastore is not None else None
 
     @property
     def live_sequence(self) -> int:
@@ -44,21 +44,23 @@ class PublishedFiles:
         return self.datastore.manifest.live_sequence if self.datastore is not None else 0
 
     @property
-    def segments(self) -> int:
-        """The number of segments of the generation."""
-        return len(self.datastore.manifest.segments) if self.datastore is not None else 0
+    def generation(self) -> int:
+        """The number of the generation; 0 if there is none."""
+        return self.datastore.manifest.generation if self.datastore is not None else 0
 
     def size(self) -> tuple[int, int]:
         """The tokens and documents of the generation, without deleted documents."""
-        return published_size(self.datastore)
-
-    def live_segments(self) -> list[tuple[SegmentEntry, int]]:
-        """The segments that live stores published, the oldest first, each with the time of its newest document in seconds."""
-        return live_segments(self.datastore.manifest) if self.datastore is not None else []
+        if self.datastore is None:
+            return 0, 0
+        live, deleted = self.datastore.manifest.segments, self.datastore.manifest.deletions
+        return (
+            sum(entry.tokens for entry in live) - sum(entry.tokens for entry in deleted),
+            sum(entry.documents for entry in live) - sum(entry.documents for entry in deleted),
+        )
 
     def live_tokens(self) -> int:
         """Tokens in ``live_segments``, including deleted documents; 0 if all documents of the generation are deleted."""
-        return sum(entry.tokens for entry, _ in self.live_segments()) if self.size()[1] else 0
+        return sum(entry.tokens for entry, _ in live_segments(self.manifest)) if self.size()[1] else 0
 
     def take_up(self) -> bool:
         """Take up the published generation if it is new, and return whether it is. REQUIRES: ``lock`` is held.

@@ -30,6 +30,7 @@ class LiveQueries(Retriever):
 
     path: Path
     identity: StoreIdentity
+    has_groups = True
     _live: _native.LiveIndex
     _bounds: Bounds
     _files: PublishedFiles
@@ -42,11 +43,6 @@ class LiveQueries(Retriever):
     @property
     def vocab_size(self) -> int:
         return self.identity.vocab_size
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether queries may name a group."""
-        return True
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         query.check(self.identity.order_depth)

@@ -92,10 +92,10 @@ class Change:
         return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> Change:
-        """A change with the ``chosen`` documents, and without removals."""
+        """A change with the ``chosen`` documents, and without removals. If the tokens were not read, it has none either."""
         places = np.flatnonzero(chosen)
         return Change(
-            self.tokens[np.repeat(chosen, self.lengths)],
+            self.tokens[np.repeat(chosen, self.lengths)] if len(self.tokens) else self.tokens,
             self.lengths[places],
             self.sequences[places],
             self.groups[places],

@@ -68,7 +68,7 @@ def recover(store: Path, identity: StoreIdentity, threads: int, manifest: Manife
             add(index, batch)
         left += len(batch.lengths)
         ungrouped += ungrouped_tokens(batch.lengths, batch.groups)
-    published = [time for _, time in live_segments(manifest)] if manifest is not None else []
+    published = [time for _, time in live_segments(manifest)]
     written = sum(len(change.lengths) for change in changes)
     return Recovered(index, log, state.next_sequence, max(state.newest_time, *published, 0), ungrouped, left < written)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.datastore import RESIDENCIES
-from suffolk.datastore.settings import Count, Threads, Within, check_fields
+from suffolk.datastore.settings import Checked, Count, Threads, Within
 from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
 
 Bound = Annotated[int, Within(0, words="0 (off) or more")]
@@ -20,7 +20,7 @@ MAX_BATCH_TOKENS = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
-class LiveSettings:
+class LiveSettings(Checked):
     """Settings of a live store.
 
     Attributes:
@@ -53,9 +53,6 @@ class LiveSettings:
     flush_tokens: Bound = DEFAULT_FLUSH_TOKENS
     residency: Annotated[str, RESIDENCIES] = "mmap"
     threads: Threads = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def most_segment_tokens(self) -> int:

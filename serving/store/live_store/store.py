@@ -87,7 +87,7 @@ class LiveStore(LiveQueries, Appendable):
 
     Attributes:
         writer: the index and the log.
-        maintenance: what a thread does in the background.
+        maintenance, maintenance_thread: what is done in the background, and the thread that does it.
     """
 
     def __init__(self, path: Path, settings: LiveSettings = DEFAULT_SETTINGS, feed: ChangeFeed | None = None) -> None:
@@ -103,8 +103,8 @@ class LiveStore(LiveQueries, Appendable):
             self.refresh()
             self._bounds = Bounds(self.writer, settings)
             self.maintenance = Maintenance(self.writer, self._files, self._bounds, settings)
-            self._maintenance_thread = PeriodicThread(f"maintenance-{path.name}", self.maintenance.round, KEEP_SECONDS)
-            stack.callback(self._maintenance_thread.close)
+            self.maintenance_thread = PeriodicThread(f"maintenance-{path.name}", self.maintenance.round, KEEP_SECONDS)
+            stack.callback(self.maintenance_thread.close)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
             self._resources = stack.pop_all()
@@ -128,7 +128,7 @@ class LiveStore(LiveQueries, Appendable):
         appended = self.writer.append(batch, replace, hashed)
         self._bounds.add(keys)
         if self.maintenance.is_due():
-            self._maintenance_thread.wake()
+            self.maintenance_thread.wake()
         return appended
 
     def delete(
@@ -289,7 +289,7 @@ class LiveStore(LiveQueries, Appendable):
             torn_bytes=self.writer.torn.bytes if self.writer.torn is not None else 0,
             evicted_documents=self._bounds.evicted_documents,
             evicted_tokens=self._bounds.evicted_tokens,
-            clock_behind_seconds=self.writer.clock_behind,
+            clock_behind_seconds=self.writer.clock.behind,
             log_failure=self._without_path(log.failure),
             background_error=self._without_path(self.maintenance.error),
         )
@@ -309,10 +309,6 @@ class LiveStore(LiveQueries, Appendable):
         """Sync the log, and release the index, the files and the lock. Later calls raise Unavailable."""
         self._resources.close()
         self._files.datastore = None
-
-    def stop_maintenance(self) -> None:
-        """End the thread that calls ``maintenance.round``. The caller calls it from now on."""
-        self._maintenance_thread.close()
 
     def _without_path(self, reason: str | None) -> str | None:
         """``reason`` with the store's name in place of its path: remote readers must not see the path."""

@@ -69,35 +69,23 @@ class LiveWriter:
         meanwhile."""
         self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
         """Keys of recent appends, guarded by ``_lock``."""
-        self._next = state.next_sequence
+        self.next_sequence = state.next_sequence
+        """The number of the next document or change."""
         self._newest_time = state.newest_time
         self.clock = StoreClock(state.newest_time)
+        """The time that documents get."""
         if self.clock.behind:
             LOG.warning("%s: the clock is %.0f s behind the newest document", store, self.clock.behind)
         self.log = Log(log_folder(store), state.log, settings.durability, settings.interval)
         self._rewritten = 0  # size of the log after the last checkpoint
         if feed is not None:
-            for page in live_pages(self.index, self._next):
+            for page in live_pages(self.index, self.next_sequence):
                 feed.load(page)
-
-    @property
-    def clock_behind(self) -> float:
-        """See ``StoreClock.behind``."""
-        return self.clock.behind
-
-    @property
-    def next_sequence(self) -> int:
-        """The number of the next document or change."""
-        return self._next
 
     @property
     def repeats(self) -> bool:
         """Whether the store repeats another store's changes, and makes no changes of its own."""
         return self._feed is not None and not self._feed.leads
-
-    def now(self) -> int:
-        """The time that a document would get, in seconds."""
-        return self.clock.now()
 
     def append(self, batch: AppendBatch, replaces: bool, key: bytes | None = None) -> Appended:
         """Append ``batch``. With ``replaces``, all earlier documents of its groups are removed at the same moment.
@@ -157,7 +145,7 @@ class LiveWriter:
         """
         change = record.change
         with self._lock:
-            removes = bool(len(change.removed)) and int(change.removed[0]) < self._next
+            removes = bool(len(change.removed)) and int(change.removed[0]) < self.next_sequence
             position = self._make(change, bytes(record.body))
         if removes and not len(change.lengths):
             self.removed_text.note_deleted()
@@ -176,7 +164,7 @@ class LiveWriter:
         with self._replacing, self._lock:
             self.log.checkpoint(self.log.rotate(), (), 0)
             self.index.clear()
-            self._next = 1
+            self.next_sequence = 1
             self.keys = AppendKeys()
             self.unpublished_tokens = 0
             if self._feed is not None:
@@ -186,25 +174,21 @@ class LiveWriter:
         """Lead from now on. The next change has at least number ``sequence``. Its time is not before the time of an earlier
         change."""
         with self._lock:
-            self._next = max(self._next, sequence)
+            self.next_sequence = max(self.next_sequence, sequence)
             self.clock.set(max(self._newest_time, self.clock.now()))
-
-    def set_time(self, now: int) -> None:
-        """Give documents the time of the store that leads. So if this copy leads later, it removes no document too early."""
-        self.clock.set(now)
 
     @contextmanager
     def paused(self) -> Iterator[int]:
         """Prevent changes during the block, which gets ``next_sequence``."""
         with self._lock:
-            yield self._next
+            yield self.next_sequence
 
     def begin_flush(self) -> tuple[int, int]:
         """Begin a new log file. Returns the sequence up to which all documents are in older files, and
         ``unpublished_tokens``."""
         with self._lock:
             self.log.rotate()
-            return self._next - 1, self.unpublished_tokens
+            return self.next_sequence - 1, self.unpublished_tokens
 
     def end_flush(self, tokens: int) -> None:
         """Note that ``tokens`` unpublished tokens are published, and remove log files whose documents are all gone."""
@@ -217,7 +201,7 @@ class LiveWriter:
         if not self._replacing.acquire(blocking=False):
             return  # a checkpoint replaces these files; the next call removes any that are left
         try:
-            end = self._next  # read first: what is appended from now on has a higher sequence
+            end = self.next_sequence  # read first: what is appended from now on has a higher sequence
             self.log.trim(self.index.stats()["oldest_sequence"] or end)
         finally:
             self._replacing.release()
@@ -234,7 +218,7 @@ class LiveWriter:
             self.removed_text.clear()
             try:
                 with self._lock:
-                    through, end, keys = self.log.rotate(), self._next, self.keys.all()
+                    through, end, keys = self.log.rotate(), self.next_sequence, self.keys.all()
                 self.log.checkpoint(through, self._left(end, keys), end - 1)
             except BaseException:
                 self.removed_text.note_failure()
@@ -252,7 +236,7 @@ class LiveWriter:
     def _append(self, batch: AppendBatch, replaces: bool, key: bytes) -> KeyedAppend:
         """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
         removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
-        count, first, now = len(batch.lengths), self._next, self.clock.now()
+        count, first, now = len(batch.lengths), self.next_sequence, self.clock.now()
         sequences = np.arange(first, first + count, dtype=np.uint64)
         made = KeyedAppend(key, first, count, len(batch.tokens), len(removed), now)
         keys = [] if key == NO_KEY else [made]
@@ -277,22 +261,22 @@ class LiveWriter:
         except BaseException:
             self.log.withdraw(body)
             raise
-        self._next = max(self._next, last + 1, int(change.removed.max(initial=0)) + 1)
+        self.next_sequence = max(self.next_sequence, last + 1, int(change.removed.max(initial=0)) + 1)
         self._newest_time = max(self._newest_time, int(change.times.max(initial=0)))
         self.unpublished_tokens += ungrouped_tokens(change.lengths, change.groups)
         self.keys.add(change.keys)
         if self._feed is not None:
-            self._feed.publish(change, body, self._next)
+            self._feed.publish(change, body, self.next_sequence)
         return position
 
     def _own_number(self) -> npt.NDArray[np.uint64]:
         """The number of a change without documents. The record names this number as removed, so that a reader of the log sees
         it."""
-        return np.array([self._next], np.uint64)
+        return np.array([self.next_sequence], np.uint64)
 
     def _show(self, change: Change) -> None:
         """Change the index. Some documents to remove may be gone already."""
-        removed = change.removed[change.removed < self._next]  # without the change's own number
+        removed = change.removed[change.removed < self.next_sequence]  # without the change's own number
         if change.drop_before:
             self.index.drop_before(change.drop_before)
             rest = [page.sequences for page in live_pages(self.index, change.drop_before, tokens=False)]

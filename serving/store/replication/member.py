@@ -226,7 +226,7 @@ class Member:
             if positions:
                 self._writer.log.acknowledge(positions[-1])
             if now:
-                self._writer.set_time(now)
+                self._writer.clock.set(now)
             with self._writer.paused() as position:
                 digest = self._feed.documents.digest
             self._heard = self._received = self._clock()

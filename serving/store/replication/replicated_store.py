@@ -151,7 +151,7 @@ class ReplicatedStore(LiveStore):
 
     def now(self) -> int:
         """The time that a document would get, in seconds."""
-        return self.writer.now()
+        return self.writer.clock.now()
 
     def before_close(self, call: Callable[[], None]) -> None:
         """Call ``call`` when the store is closed, before anything else."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import TypeVar
 
 import grpc
 
-from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.net.url import tenant_of
@@ -26,7 +24,6 @@ HEARTBEAT_SECONDS = 0.2
 """Longest time between two messages to a follower. So within this time, a follower learns that it has all changes."""
 _FIRST_SECONDS = 5.0
 """Time within which a follower must list its documents."""
-T = TypeVar("T")
 
 
 class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
@@ -44,20 +41,13 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
     def GetState(
         self, request: replication_pb2.ReplicaRequest, context: grpc.ServicerContext
     ) -> replication_pb2.ReplicaState:
-        return _answer(context, lambda: self._state(request))
+        return replication_pb2.ReplicaState(**asdict(self._replica(request.datastore, Role.READ).status()))
 
     def Lead(self, request: replication_pb2.LeadRequest, context: grpc.ServicerContext) -> replication_pb2.LeadReply:
-        return _answer(context, lambda: self._lead(request))
+        store = self._replica(request.datastore, Role.ADMIN)
+        return replication_pb2.LeadReply(lost=store.member.lead(request.accept_loss))
 
     def Follow(
-        self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
-    ) -> Iterator[replication_pb2.FollowReply]:
-        try:
-            yield from self._changes(requests, context)
-        except SuffolkError as error:
-            abort_call(context, error)
-
-    def _changes(
         self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
     ) -> Iterator[replication_pb2.FollowReply]:
         caller().require_anywhere(Role.ADMIN)  # checked before the wait for the first message, which names the tenant
@@ -89,13 +79,6 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
                 yield from replies
                 seconds = HEARTBEAT_SECONDS
 
-    def _state(self, request: replication_pb2.ReplicaRequest) -> replication_pb2.ReplicaState:
-        return replication_pb2.ReplicaState(**asdict(self._replica(request.datastore, Role.READ).status()))
-
-    def _lead(self, request: replication_pb2.LeadRequest) -> replication_pb2.LeadReply:
-        store = self._replica(request.datastore, Role.ADMIN)
-        return replication_pb2.LeadReply(lost=store.member.lead(request.accept_loss))
-
     def _replica(self, name: str, role: Role) -> ReplicatedStore:
         name, store = self._find(name)
         caller().require(tenant_of(name), role)
@@ -115,10 +98,3 @@ def _read_confirmations(
         reason = f"the connection to the follower was lost: {error}"
     finally:
         feed.drop(subscription, reason)
-
-
-def _answer(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
-    try:
-        return call()
-    except SuffolkError as error:
-        abort_call(context, error)

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -141,7 +140,7 @@ class _Files:
         bytes."""
         data = self.remote.end_read(self.name(part), part.end - part.start, reading)
         path = _part_path(self.folder, part.entry)
-        with _disk_errors(path):
+        try:
             path.touch()
             with open(path, "r+b") as file:
                 file.seek(part.start)
@@ -149,6 +148,8 @@ class _Files:
                 file.flush()
                 if part.end == part.entry.bytes:
                     os.fsync(file.fileno())
+        except OSError as error:
+            raise disk_error(path, error) from error
         failpoint("pull.part")
         if part.end == part.entry.bytes:
             self._verify(part)
@@ -163,14 +164,6 @@ class _Files:
         except Corruption as error:
             path.unlink()
             raise _damaged(self.remote.place(self.name(part))) from error
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error) from error
 
 
 class Meter:

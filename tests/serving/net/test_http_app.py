@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from http.client import HTTPConnection
@@ -73,7 +74,9 @@ def test_web_pages_can_read_that_a_worker_is_starting() -> None:
         connection.close()
 
 
-def test_a_draining_server_answers_calls_but_is_not_ready() -> None:
+def test_a_draining_server_answers_calls_but_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    drained, sleep = threading.Event(), time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: drained.wait(seconds) if seconds == HANG else sleep(seconds))
     brute = BruteForceRetriever([[1, 2, 3]], 9)
     with serving({"wiki": brute}, drain=HANG) as server, connected(server) as remote:
         assert page(server.http) == (200, "ok\n")
@@ -83,7 +86,7 @@ def test_a_draining_server_answers_calls_but_is_not_ready() -> None:
         assert check_health(server, "suffolk.v1.DraftService") == "NOT_SERVING"
         assert remote.lookup([1, 2]) == (2, 1)
         assert stopping.is_alive()
-        server.end_drain()
+        drained.set()
         stopping.join(HANG)
         assert not stopping.is_alive()
 

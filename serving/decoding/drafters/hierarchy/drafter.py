@@ -99,6 +99,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
 
     Attributes:
         datastores: names of the datastores that its bottom level searches (``DatastoreReader``).
+        cache_bytes: bytes of all levels' caches.
     """
 
     name = "hierarchy"
@@ -123,6 +124,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         super().__init__("hierarchy", slots)
         self._levels = list(levels)
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
+        self.cache_bytes = sum(level.cache_bytes for level in self._models)
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self.datastores = tuple(name for source in self._sources for name in datastore_names(source))
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
@@ -131,11 +133,6 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         self._thrifty = thrifty
         self._rounds = RoundPolicy([level.costs for level in self._models])
         self._prefill = PrefillPolicy()
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of all levels' caches."""
-        return sum(level.cache_bytes for level in self._models)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         self._calls += 1

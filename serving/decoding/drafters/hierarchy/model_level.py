@@ -11,6 +11,7 @@ import torch
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import LevelQuery
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.slots import common_prefix
 from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import chain
@@ -26,6 +27,8 @@ class ModelLevel:
         model: the model.
         costs: the costs of its passes. Each pass updates them.
         passes, rows: passes made and rows read so far, prompts included.
+        limit: the length of the longest text that it can read, in tokens.
+        cache_bytes: bytes of its cache.
     """
 
     def __init__(
@@ -42,18 +45,10 @@ class ModelLevel:
         self.name, self.tokens, self.temperature = name, tokens, temperature
         self.model, self.costs = model, costs
         self.passes = self.rows = 0
+        self.limit = min(capacity, model.context_length or capacity)
         self._cache = model.new_cache(slots, capacity)
+        self.cache_bytes = self._cache.nbytes
         self._read: list[Ids] = [np.empty(0, np.int32)] * slots
-
-    @property
-    def limit(self) -> int:
-        """The length of the longest text that it can read, in tokens."""
-        return min(self._cache.capacity, self.model.context_length or self._cache.capacity)
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of its cache."""
-        return self._cache.nbytes
 
     def pending(self, slot: int, tokens: Ids) -> int:
         """The number of ``tokens`` that are not read yet."""
@@ -122,10 +117,7 @@ class ModelLevel:
 
     def _shared(self, slot: int, text: Ids) -> int:
         """The length of the cached prefix of ``text``. Cached tokens after it belong to a rejected draft."""
-        read = self._read[slot]
-        size = min(len(read), len(text))
-        differing = np.flatnonzero(read[:size] != text[:size])
-        return int(differing[0]) if len(differing) else size
+        return common_prefix(self._read[slot], text)
 
 
 def _text(request: DraftRequest, query: LevelQuery) -> Ids:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -28,7 +27,6 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     tree_of,
 )
 from suffolk.serving.decoding.engine.policy.draft_gate import DraftGate, GateDecision
-from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -102,24 +100,24 @@ class GatedDrafter:
             self._gate.added.learn(draft.request.budget.expected, max(0, alone - before), alone)
             learn_tree(self._confidence, draft.request, draft.tree, tokens)
         if drafted:
-            with self._guard():
+            with self.failures.guard():
                 self.drafter.observe(drafted)
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """See ``FeatureDrafter``. The drafter must be one."""
         assert isinstance(self.drafter, FeatureDrafter)
-        with self._guard():
+        with self.failures.guard():
             self.drafter.follow(request_id, features)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
-        with self._guard():
+        with self.failures.guard():
             self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
         """The drafter's counters plus ``failures``, and the numbers of requests for which it "ran" and was "skipped"."""
         counters: dict[str, float] = {}
-        with self._guard():
+        with self.failures.guard():
             counters.update(self.drafter.stats())
         for name, count in self.failures.stats().items():
             counters[name] = counters.get(name, 0) + count
@@ -164,45 +162,30 @@ class GatedDrafter:
 
     def _propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree | None]:
         """The drafter's tree for each of ``requests``; None for a failed draft."""
-        try:
+        with self.failures.guard(len(requests)):
             proposals = self.drafter.propose(requests)
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
-        except USER_CODE_ERRORS as error:
-            self._fail(error, len(requests))
-            return [None] * len(requests)
-        return [self._check(request, each) for request, each in zip(requests, proposals, strict=True)]
+            return [self._check(request, each) for request, each in zip(requests, proposals, strict=True)]
+        return [None] * len(requests)
 
     def _check(self, request: DraftRequest, proposal: Proposal) -> DraftTree | None:
-        try:
+        with self.failures.guard():
             return normalize_siblings(tree_of(proposal).validate(self._vocab_size).head(request.max_nodes))
-        except USER_CODE_ERRORS as error:
-            self._fail(error, 1)
-            return None
-
-    def _fail(self, error: BaseException, drafts: int) -> None:
-        self.failures.add(type(error).__name__, first_line(error), drafts)
+        return None
 
     def _prefill(self) -> float:
         """Seconds of the drafter's prefill so far.
 
         They do not count for one draft, because later drafts use the prefill too.
         """
-        with self._guard():
+        with self.failures.guard():
             self._prefill_seconds = float(self.drafter.stats().get("prefill_seconds", 0.0))
         return self._prefill_seconds
 
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Count an error of the block as a failed draft, and go on after the block."""
-        try:
-            yield
-        except USER_CODE_ERRORS as error:
-            self._fail(error, 1)
-
     def close(self) -> None:
         self._drafts.clear()
-        with self._guard():
+        with self.failures.guard():
             self.drafter.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from suffolk.datastore.settings import Within, check_fields
+from suffolk.datastore.settings import Checked, Within
 
 OWN_ROWS = 64
 """The most cache rows that a drafter's passes need for a tree within the default bounds."""
@@ -17,7 +17,7 @@ def rows_behind(max_nodes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeBounds:
+class TreeBounds(Checked):
     """Bounds of a tree. Growth stops earlier if the next pass is not worth its cost. Raises the errors of ``check_fields``.
 
     Attributes:
@@ -33,9 +33,6 @@ class TreeBounds:
     children: Annotated[int, Within(1, 64)] = 4
     max_nodes: Annotated[int, Within(1, 1024)] = 1024
     by_level: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 BOUNDS = TreeBounds()

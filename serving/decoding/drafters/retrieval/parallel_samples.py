@@ -45,7 +45,7 @@ class _Samples:
     ended: list[int] = field(default_factory=list)
 
 
-class ParallelSamplesDrafter(TextSource):
+class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
     """Finds the ending of an answer in other answers to the same prompt, and drafts the tokens after it there. Not thread-safe.
 
     The other answers run at the same time, or ended while another ran. So the drafter helps if a prompt is sampled several times.
@@ -62,7 +62,6 @@ class ParallelSamplesDrafter(TextSource):
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
         self._prompts: dict[tuple[str, bytes], _Samples] = {}
-        self._keys: dict[int, tuple[str, bytes]] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """A request gets one tree if its prompt has other answers, else none."""
@@ -73,8 +72,8 @@ class ParallelSamplesDrafter(TextSource):
         return self._scorer.score(requests, _native.Drafts([self._draft(request) for request in requests]))
 
     def release(self, request_id: int) -> None:
+        key = self._kept.get(request_id)
         super().release(request_id)
-        key = self._keys.pop(request_id, None)
         if key is None:
             return
         samples = self._prompts[key]
@@ -88,7 +87,6 @@ class ParallelSamplesDrafter(TextSource):
     def close(self) -> None:
         super().close()
         self._prompts.clear()
-        self._keys.clear()
 
     def _follow(self, request: DraftRequest) -> None:
         """Bring the request's text up to date."""
@@ -98,16 +96,16 @@ class ParallelSamplesDrafter(TextSource):
         samples.texts.follow(number, request.tokens[samples.running[number] :])
 
     def _samples(self, request: DraftRequest) -> _Samples:
-        key = self._keys.get(request.request_id)
+        key = self._kept.get(request.request_id)
         if key is None:
             key = (request.options.tenant, request.tokens[: request.prompt_tokens].tobytes())
-            self._keys[request.request_id] = key
+            self._kept[request.request_id] = key
             self._prompts.setdefault(key, _Samples(ParallelTexts(self._vocab_size, SOURCE)))
         return self._prompts[key]
 
     def _others(self, request: DraftRequest) -> ParallelTexts | None:
         """The texts of the request's prompt; None if there is no other text."""
-        key = self._keys.get(request.request_id)
+        key = self._kept.get(request.request_id)
         texts = None if key is None else self._prompts[key].texts
         return texts if texts is not None and len(texts) > 1 else None
 

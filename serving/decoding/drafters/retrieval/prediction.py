@@ -30,7 +30,7 @@ def load(context: LoadContext, options: Options) -> PredictionDrafter:
     return PredictionDrafter(context.calibration)
 
 
-class PredictionDrafter(TextSource):
+class PredictionDrafter(TextSource["PredictionAlignment"]):
     """Drafts the continuation of a request's prediction from the aligned position: a chain of up to ``max_nodes`` tokens.
 
     Requests without a prediction get no draft, at no cost. Not thread-safe.
@@ -40,7 +40,6 @@ class PredictionDrafter(TextSource):
 
     def __init__(self, calibration: Calibration | Part | None = None) -> None:
         super().__init__(calibration, PRIOR)
-        self._alignments: dict[int, PredictionAlignment] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         """A request gets one tree if it has a prediction, else none."""
@@ -50,27 +49,19 @@ class PredictionDrafter(TextSource):
         self._scorer.begin(requests)
         return self._scorer.score(requests, drafts)
 
-    def release(self, request_id: int) -> None:
-        super().release(request_id)
-        self._alignments.pop(request_id, None)
-
-    def close(self) -> None:
-        super().close()
-        self._alignments.clear()
-
     def _draft(self, request: DraftRequest, prediction: Ids) -> DraftTree:
         self._calls += 1
         text = request.tokens[request.prompt_tokens :]
-        alignment = self._alignments.get(request.request_id)
+        alignment = self._kept.get(request.request_id)
         if alignment is None or alignment.size > len(text):  # the request was rolled back
-            alignment = self._alignments[request.request_id] = PredictionAlignment(prediction)
+            alignment = self._kept[request.request_id] = PredictionAlignment(prediction)
         alignment.append(text[alignment.size :].tolist())
         return _chain(alignment, request.max_nodes)
 
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
         if request.prediction is None:
             return DraftTree.empty()
-        alignment = self._alignments[request.request_id].copy()
+        alignment = self._kept[request.request_id].copy()
         alignment.append(path.tolist())
         drafts = _native.Drafts([[_chain(alignment, request.max_nodes)]])
         return self._scorer.score([request], drafts, [path]).trees[0]

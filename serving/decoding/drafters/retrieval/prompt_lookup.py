@@ -28,7 +28,7 @@ def load(context: LoadContext, options: Options) -> WithRequestTexts:
     return WithRequestTexts(drafter, request_texts(context))
 
 
-class PromptLookupDrafter(TextSource):
+class PromptLookupDrafter(TextSource[ContextIndex]):
     """Looks up the longest ending of a request's tokens that occurs earlier in them. Not thread-safe.
 
     Its drafts are twice as deep as a datastore's (``Limits.copy_depth``).
@@ -43,32 +43,23 @@ class PromptLookupDrafter(TextSource):
         super().__init__(calibration, PRIOR)
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._texts: dict[int, ContextIndex] = {}
 
     def draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         self._scorer.begin(requests)
         trees = self._look_up(requests, [self._text(request) for request in requests])
         return self._scorer.score(requests, _native.Drafts(trees, [1] * len(requests)))
 
-    def release(self, request_id: int) -> None:
-        super().release(request_id)
-        self._texts.pop(request_id, None)
-
-    def close(self) -> None:
-        super().close()
-        self._texts.clear()
-
     def _text(self, request: DraftRequest) -> ContextIndex:
         """The index of the request's tokens."""
         self._calls += 1
-        text = self._texts.get(request.request_id)
+        text = self._kept.get(request.request_id)
         if text is None:
-            text = self._texts[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
+            text = self._kept[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
         text.follow(request.tokens)
         return text
 
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
-        text = self._texts[request.request_id]
+        text = self._kept[request.request_id]
         text.append(path)
         try:
             drafts = _native.Drafts(self._look_up([request], [text]), [1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
@@ -12,6 +12,8 @@ from suffolk.serving.decoding.drafters.calibration.calibration import Calibratio
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
+
+Kept = TypeVar("Kept")
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
@@ -67,13 +69,17 @@ class RetrievalSource(Drafter, Protocol):
         ...
 
 
-class TextSource(RetrievalSource):
-    """A source that searches the texts of its requests, and whose trees a ``RetrievalScorer`` scores. Not thread-safe."""
+class TextSource(RetrievalSource, Generic[Kept]):
+    """A source that searches the texts of its requests, and whose trees a ``RetrievalScorer`` scores. Not thread-safe.
+
+    A subclass may keep an object for each request in ``_kept``, by the request's id.
+    """
 
     def __init__(self, calibration: Calibration | Part | None, prior: Prior) -> None:
         """``prior``: of new calibrators."""
         self._scorer = RetrievalScorer(calibration or Calibration(), self.name, prior)
         self._calls = 0
+        self._kept: dict[int, Kept] = {}
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         return [
@@ -89,9 +95,11 @@ class TextSource(RetrievalSource):
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)
+        self._kept.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
         return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
         self._scorer.clear()
+        self._kept.clear()

@@ -47,7 +47,8 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
     for number in range(1, last + 1):
         if messages[number]["role"] == ASSISTANT:
             written = _apply(tokenizer, messages[: number + 1])
-            begin = _common(_apply(tokenizer, messages[:number], asking=True), written)
+            asked = _apply(tokenizer, messages[:number], asking=True)
+            begin = len(os.path.commonprefix([asked, written]))
             spans.setdefault(whole if whole.startswith(written) else written, []).append((begin, len(written)))
     return [Rendered(text, tuple(answers)) for text, answers in spans.items()]
 
@@ -71,11 +72,6 @@ def _apply(tokenizer: Any, messages: Sequence[Message], asking: bool = False) ->
     except (TemplateError, TypeError, KeyError) as error:  # errors of the template and of its expressions
         raise InvalidArgument(f"the chat template rejects it ({' '.join(str(error).split())})") from error
     return str(written)
-
-
-def _common(one: str, other: str) -> int:
-    """The length of the common prefix of two texts."""
-    return len(os.path.commonprefix([one, other]))
 
 
 @dataclass(frozen=True, slots=True)

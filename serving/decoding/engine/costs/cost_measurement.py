@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ _CONTEXT = 128
 _LONG_CONTEXT = 1024
 _MAX_QUICK_SLOTS = 16
 _PATIENCE = 4
-"""Factor by which ``measure`` may exceed its budget to time each point twice. A single pass is unreliable on a busy machine."""
+"""Factor by which ``fastest`` may exceed its budget to time each point twice. A single pass is unreliable on a busy machine."""
 _NEEDED = 3
 _WARM_UPS = 6
 
@@ -50,25 +51,43 @@ def time_points(
     report: Callable[[int], None] = lambda passes: None,
     passes: str = "auto",
 ) -> list[Sample]:
-    """The fastest pass at each of ``points``.
-
-    First, passes are repeated until they get no faster. The fastest pass counts, because other load only adds time. Points are
-    timed in rounds, so that a busy moment affects all points alike.
+    """The ``fastest`` passes of ``target``.
 
     Args:
-        rounds: passes at each point; None for as many as ``budget`` allows.
-        budget: seconds.
-        report: called after each pass with the number of passes so far.
-        passes: kind of passes (``passes.py``).
+        passes: kind of passes (``passes.py``). Other arguments: as for ``fastest``.
 
     Raises:
         ResourceExhausted: no memory for the cache.
     """
     cache = target.new_cache(1, max(batch * (size + context) for size, batch, context in points))
     fill(cache)
-    taken = Passes(target, cache, passes)
+    return fastest(partial(_time_pass, Passes(target, cache, passes), cache), points, rounds, budget, report)
+
+
+def fastest(
+    time_pass: Callable[[Point], float],
+    points: Sequence[Point],
+    rounds: int | None = None,
+    budget: float = float("inf"),
+    report: Callable[[int], None] = lambda passes: None,
+) -> list[Sample]:
+    """The fastest pass at each of ``points``.
+
+    Passes warm up until they get no faster. The fastest pass is taken, because other load only adds time. Points are timed in
+    rounds, because a busy moment then affects all points alike.
+
+    Args:
+        time_pass: makes a pass at a point, and returns its seconds.
+        rounds: passes at each point; None for as many as ``budget`` allows.
+        budget: seconds. If two rounds take more than four times as long, only the first points are timed, at least three of them.
+        report: called after each pass with the number of passes so far.
+    """
     best: dict[Point, float] = {}
-    _warm_up(taken, cache, points[0])
+    last = np.inf
+    for _ in range(_WARM_UPS):
+        before, last = last, time_pass(points[0])
+        if last > 0.9 * before:
+            break
     begin, done = time.perf_counter(), 0
     while rounds is None or done < rounds * len(points):
         spent = time.perf_counter() - begin
@@ -77,19 +96,10 @@ def time_points(
         if spent > _PATIENCE * budget and len(best) >= min(_NEEDED, len(points)):
             break
         point = points[done % len(points)]
-        best[point] = min(best.get(point, np.inf), _time_pass(taken, cache, point))
+        best[point] = min(best.get(point, np.inf), time_pass(point))
         done += 1
         report(done)
     return [Sample(size * batch, batch, context, best[size, batch, context]) for size, batch, context in best]
-
-
-def _warm_up(passes: Passes, cache: KVCache, point: Point) -> None:
-    last = np.inf
-    for _ in range(_WARM_UPS):
-        now = _time_pass(passes, cache, point)
-        if now > 0.9 * last:
-            break
-        last = now
 
 
 def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:

@@ -8,13 +8,12 @@ import json
 import logging
 import os
 import platform
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
-from suffolk.datastore.files import expand
+from suffolk.datastore.files import expand, write_json
 from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 
@@ -126,7 +125,7 @@ def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:
     """Write the measured ``costs`` to ``path``. Replaces an existing file atomically.
 
     Raises:
-        PermissionDenied: the file cannot be written.
+        PermissionDenied, ResourceExhausted: the file cannot be written.
     """
     document = {
         "format": FORMAT, "target": asdict(key), "sizes": costs.sizes.astype(int).tolist(),
@@ -134,19 +133,9 @@ def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:
     }  # fmt: skip
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(json.dumps(document, indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)
-            raise
     except OSError as error:
         raise PermissionDenied(f"costs {path}: cannot be written ({error.strerror}); name another file") from error
+    write_json(path, document)
 
 
 def load_costs(path: Path, key: CostKey) -> CostModel:

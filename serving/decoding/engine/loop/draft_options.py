@@ -73,15 +73,6 @@ class DraftOptions:
                 raise InvalidArgument(Field("datastore"), f" {name!r} is not loaded; loaded: {known}")
 
 
-def options_or_default(options: DraftOptions | None) -> DraftOptions:
-    """``options``, or the default for None. Raises InvalidArgument for an object of another type."""
-    if options is None:
-        return DEFAULT_OPTIONS
-    if not isinstance(options, DraftOptions):
-        raise InvalidArgument(f"options is of type {type(options).__name__}; give DraftOptions, or None")
-    return options
-
-
 def _checked_prediction(prediction: str | Tokens) -> str | tuple[int, ...]:
     if isinstance(prediction, str):
         _require_length(len(prediction), "characters")

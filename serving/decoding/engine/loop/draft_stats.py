@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 Place = tuple[int, int]
 """Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
@@ -121,6 +123,15 @@ class DraftFailures:
         if not self.by_reason[reason]:
             log.warning("%s: %s; continuing without its drafts", self._drafter, message)
         self.by_reason[reason] += drafts
+
+    @contextmanager
+    def guard(self, drafts: int = 1, before: str = "") -> Iterator[None]:
+        """Count an error of the block as ``drafts`` failed drafts, and go on after the block. ``before``: text before its
+        message."""
+        try:
+            yield
+        except USER_CODE_ERRORS as error:
+            self.add(type(error).__name__, f"{before}{first_line(error)}", drafts)
 
     def stats(self) -> dict[str, float]:
         """The total number, and the number for each reason, in the form of ``Drafter.stats``."""

@@ -9,21 +9,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
-from suffolk.datastore.checks import check_range, whole_number
+from suffolk.datastore.checks import check_range, or_default, whole_number
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions, options_or_default
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, datastore_names
+from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import GREEDY, Drafter, datastore_names
 from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.prompt import Prompt
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, settings_or_default
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
@@ -138,12 +137,12 @@ class Engine:
             ResourceExhausted: no slot is free and the queue is full, or the request is too long for a slot.
             Unavailable: the engine has died or is closed.
         """
-        settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
+        settings, max_nodes = or_default("settings", settings, GREEDY), whole_number("max_nodes", max_nodes)
         if not isinstance(drafter, str | None):
             raise InvalidArgument(
                 Field("drafter"), f" is of type {type(drafter).__name__}; give the name of one of the engine's"
             )
-        name, options = "" if drafter in (None, "none") else drafter, options_or_default(options)
+        name, options = "" if drafter in (None, "none") else drafter, or_default("options", options, DEFAULT_OPTIONS)
         options.require_known(self.datastores)
         request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, options)
         self._loop.require_room(request)
@@ -193,9 +192,7 @@ class Engine:
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _close_at_exit(self) -> None:

@@ -21,7 +21,7 @@ from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, Gr
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.pass_function import CompiledFunction, PassFunction, attending, pass_function
-from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.pass_result import PassResult, SpecialPasses
 from suffolk.serving.decoding.engine.model.row_attention import (
     Partials,
     RowAttention,
@@ -111,7 +111,7 @@ _LEAST_PARTS = 4096
 """Room for partial results. If they do not fit, work items are larger."""
 
 
-class GraphPasses:
+class GraphPasses(SpecialPasses):
     """The graph passes over one cache. Not thread-safe."""
 
     def __init__(

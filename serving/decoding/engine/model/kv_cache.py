@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,9 +39,9 @@ class KVCache:
     Attributes:
         lengths: int64[slots], tokens kept per slot.
         spare: a row of every layer that belongs to no slot.
-        finite: whether NaN and infinity are written as 0. Passes of static shape need this, because they multiply stale rows by 0.
         layers: the transformers cache for the model's forward pass.
         slabs: the cached keys and values, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
+        nbytes: bytes of all slabs.
     """
 
     def __init__(
@@ -59,13 +60,12 @@ class KVCache:
         self.spare = slots * capacity
         self.layers = layers
         self._device = device
-        needed: dict[tuple[int, int], int] = {}
-        for form in (form for shape in shapes for form in _forms(shape)):
-            needed[form] = needed.get(form, 0) + 1
+        needed = Counter(form for shape in shapes for form in _forms(shape))
         self.slabs = {
             form: torch.zeros((count, slots * capacity + 1, *form), dtype=dtype, device=device)
             for form, count in needed.items()
         }
+        self.nbytes = sum(slab.nbytes for slab in self.slabs.values())
         free = {form: iter(slab) for form, slab in self.slabs.items()}
         self._appending: list[SlabLayer] = []
         for number, shape in enumerate(shapes):
@@ -75,19 +75,10 @@ class KVCache:
                 layers.layers[number] = layer
                 self._appending.append(layer)
 
-    @property
-    def finite(self) -> bool:
-        return all(layer.finite for layer in self._appending)
-
-    @finite.setter
-    def finite(self, finite: bool) -> None:
+    def write_finite(self) -> None:
+        """Write NaN and infinity as 0 from now on. Passes of static shape need this, because they multiply stale rows by 0."""
         for layer in self._appending:
-            layer.finite = finite
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all slabs."""
-        return sum(slab.nbytes for slab in self.slabs.values())
+            layer.finite = True
 
     def place(self, rows: torch.Tensor) -> None:
         """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each row of the pass."""

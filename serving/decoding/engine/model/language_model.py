@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicCache
 
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache, Shapes
 from suffolk.serving.decoding.engine.model.memory import memory_guard, to_device
-from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.pass_result import PassResult, run_model
 from suffolk.serving.decoding.engine.model.tree_attention import PackedRows, find_places
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 
@@ -94,16 +94,8 @@ class LanguageModel:
         packed, rows = self.place(cache, slots, layouts)
         ends = np.cumsum([len(layout) for layout in layouts])
         chosen = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)])
-        output = self.model(
-            input_ids=packed[0][None],
-            position_ids=packed[1][None],
-            past_key_values=cache.layers,
-            use_cache=True,
-            logits_to_keep=0 if len(chosen) == packed.shape[1] else to_device(chosen, self.device),
-            suffolk_rows=rows,
-            output_hidden_states=bool(layers),
-        )
-        return PassResult.of(output, layers, self.vocab_size)
+        kept = 0 if len(chosen) == packed.shape[1] else to_device(chosen, self.device)
+        return run_model(self.model, packed[:1], packed[1:2], cache.layers, rows, self.vocab_size, layers, kept)
 
     def place(
         self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -13,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError, safe_open
 
 from suffolk.datastore.errors import Corruption, ResourceExhausted
 from suffolk.datastore.host_memory import host_memory
 
 _HEADROOM = 1.05
 _GIB = 1024.0**3
-_MAX_HEADER = 100 * 2**20
 _ITEM_BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 _FLOATING = ("F64", "F32", "F16", "BF16")
 
@@ -88,18 +86,11 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _tensor_bytes(file: Path, dtype: torch.dtype | None) -> int:
-    with file.open("rb") as stream:
-        prefix = stream.read(8)
-        size = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else _MAX_HEADER
-        header = stream.read(size) if size < _MAX_HEADER else b""
     try:
-        tensors = json.loads(header)
-        return sum(
-            prod(entry["shape"]) * _item_bytes(entry["dtype"], dtype)
-            for name, entry in tensors.items()
-            if name != "__metadata__"
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        with safe_open(file, "pt") as stored:
+            tensors = [stored.get_slice(name) for name in stored.keys()]  # noqa: SIM118  it is no dict
+            return sum(prod(each.get_shape()) * _item_bytes(each.get_dtype(), dtype) for each in tensors)
+    except SafetensorError as error:
         raise Corruption(
             f"{file}: its safetensors header cannot be read ({error}); download or copy the model again"
         ) from error

@@ -23,7 +23,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.datastore.files import expand
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.operators import define_operator
-from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.pass_result import run_model
 from suffolk.serving.decoding.engine.model.tree_attention import Terms
 
 log = logging.getLogger(__name__)
@@ -67,16 +67,7 @@ def pass_function(target: LanguageModel, layers: Sequence[int] = ()) -> PassFunc
     def compute(
         ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        output = model(
-            input_ids=ids,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=0 if wanted is None else wanted,
-            suffolk_rows=rows,
-            output_hidden_states=bool(layers),
-        )
-        found = PassResult.of(output, layers, vocab_size)
+        found = run_model(model, ids, positions, cache, rows, vocab_size, layers, 0 if wanted is None else wanted)
         return found.logits, found.features
 
     return compute

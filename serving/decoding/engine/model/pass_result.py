@@ -1,10 +1,11 @@
-"""The result of a forward pass, and the interface of passes that are not packed."""
+"""The result of a forward pass, the call of the model, and the interface of passes that are not packed."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -29,12 +30,6 @@ class PassResult:
     logits: torch.Tensor
     features: torch.Tensor | None
 
-    @staticmethod
-    def of(output: Any, layers: Sequence[int], vocab_size: int) -> PassResult:
-        """The result of one sequence, from the ``output`` of a transformers model."""
-        features = torch.stack([output.hidden_states[layer][0] for layer in layers], 1) if layers else None
-        return PassResult(output.logits[0, :, :vocab_size], features)
-
     def head(self, rows: int, wanted: int) -> PassResult:
         """The hidden states of the first ``rows`` rows, and the first ``wanted`` logits."""
         return PassResult(self.logits[:wanted], None if self.features is None else self.features[:rows])
@@ -51,26 +46,60 @@ class PassResult:
             self.features.copy_(other.features)
 
 
-class SpecialPasses(Protocol):
+def run_model(
+    model: Any,
+    ids: torch.Tensor,
+    positions: torch.Tensor,
+    cache: Any,
+    rows: Any,
+    vocab_size: int,
+    layers: Sequence[int] = (),
+    wanted: int | torch.Tensor = 0,
+) -> PassResult:
+    """Run a transformers model over one sequence, with the attention of ``rows``.
+
+    Args:
+        ids, positions: int64[1, rows].
+        cache: a ``Cache`` of transformers.
+        layers: layers whose hidden states are returned.
+        wanted: the rows whose logits are returned; 0 for all.
+    """
+    output = model(
+        input_ids=ids,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=wanted,
+        suffolk_rows=rows,
+        output_hidden_states=bool(layers),
+    )
+    features = torch.stack([output.hidden_states[layer][0] for layer in layers], 1) if layers else None
+    return PassResult(output.logits[0, :, :vocab_size], features)
+
+
+class SpecialPasses(ABC):
     """Passes of one kind over one cache. Not thread-safe. Slots, layouts and wanted rows as in ``LanguageModel.forward``."""
 
     def fits(self, layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
-        """Whether a pass is of this kind; other passes are packed."""
+        """Whether a pass is of this kind; other passes are packed.
 
-    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
-        """Capture what ``forward`` over these rows needs, if the pass fits. Raises RuntimeError: the capture failed."""
+        By default, those that return the logits of every row, and have at most ``MOST_ROWS``.
+        """
+        sizes = [len(layout) for layout in layouts]
+        return sizes == list(wanted) and sum(sizes) <= MOST_ROWS
 
-    def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
-        """Capture all shapes that are known beforehand. Raises RuntimeError: a capture failed.
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:  # noqa: B027 - not every kind captures
+        """Capture what ``forward`` over these rows needs, if the pass fits. By default there is nothing to capture.
+
+        Raises RuntimeError: the capture failed.
+        """
+
+    def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:  # noqa: B027
+        """Capture all shapes that are known beforehand, by default none. Raises RuntimeError: a capture failed.
 
         ``progress``: gets the sizes of the shapes, and yields them unchanged.
         """
 
+    @abstractmethod
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
         """A pass over rows that fit. The next pass may overwrite the result."""
-
-
-def fits_decoding(layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
-    """Whether the pass returns the logits of every row, and has at most ``MOST_ROWS``."""
-    sizes = [len(layout) for layout in layouts]
-    return sizes == list(wanted) and sum(sizes) <= MOST_ROWS

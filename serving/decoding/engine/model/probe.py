@@ -13,6 +13,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.decoding.engine.model.kv_cache import LayerShape, Shapes
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
+from suffolk.serving.decoding.engine.model.pass_result import run_model
 from suffolk.serving.decoding.engine.model.tree_attention import NAME, Rows, Terms
 from suffolk.serving.decoding.engine.model.tree_layout import chain, lay_out
 from suffolk.serving.decoding.engine.user_code_errors import message_line
@@ -107,7 +108,7 @@ def run_branches(model: Any) -> Branches:
     for branch in _BRANCHES:
         tokens = np.concatenate([context, drafted[branch], last])
         found = _in_one_pass(model, tokens)
-        noise = max(noise, _error(_token_by_token(model, tokens), found))
+        noise = max(noise, deviation(_token_by_token(model, tokens), found))
         logits.append(found)
     return Branches(logits, noise)
 
@@ -150,7 +151,7 @@ def _difference(target: LanguageModel, expected: Branches) -> float:
         found = rows[[0, *(node + 1 for node in branch)]]
         if branch == _BRANCHES[1]:
             found = torch.cat([found, after])
-        worst = max(worst, _error(found, logits[: len(found)]))
+        worst = max(worst, deviation(found, logits[: len(found)]))
     return worst
 
 
@@ -175,13 +176,7 @@ def _require_windows(target: LanguageModel) -> None:
     packed, rows = target.place(cache, [0], [chain(np.zeros(1, np.int64))])
     recorder = _WindowRecorder(rows)
     with torch.inference_mode():
-        target.model(
-            input_ids=packed[0][None],
-            position_ids=packed[1][None],
-            past_key_values=cache.layers,
-            use_cache=True,
-            suffolk_rows=recorder,
-        )
+        run_model(target.model, packed[:1], packed[1:2], cache.layers, recorder, target.vocab_size)
     for layer, shape in enumerate(target.shapes):
         if shape is not None and shape.window is not None and recorder.windows.get(layer, shape.window) is None:
             raise Unsupported(
@@ -195,7 +190,8 @@ def _tokens(vocab: int) -> tuple[Any, Any, Any]:
     return tokens[: _CONTEXT + 1], tokens[_CONTEXT + 1 : -1], tokens[-1:]
 
 
-def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
+def deviation(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest root mean square of a row's differences, in standard deviations of the ``expected`` logits."""
     error = (found - expected).double().square().mean(-1).sqrt().max()
     return float(error / expected.double().std().clamp(min=1e-9))
 

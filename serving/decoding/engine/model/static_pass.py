@@ -17,7 +17,7 @@ from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, Gr
 from suffolk.serving.decoding.engine.model.grid_attention import WORD, Bucket, Grid
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
-from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.pass_result import PassResult, run_model
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, positions_within
 
 
@@ -95,15 +95,8 @@ class StaticPass:
             ancestors=inputs["ancestors"],
         )
         self._cache.place(inputs["written"])
-        output = self._target.model(
-            input_ids=inputs["ids"][None],
-            position_ids=inputs["positions"][None],
-            past_key_values=self._cache.layers,
-            use_cache=True,
-            suffolk_rows=grid,
-            output_hidden_states=bool(self._layers),
-        )
-        return PassResult.of(output, self._layers, self._target.vocab_size)
+        ids, positions, target = inputs["ids"][None], inputs["positions"][None], self._target
+        return run_model(target.model, ids, positions, self._cache.layers, grid, target.vocab_size, self._layers)
 
     def capture(self, memory: GraphMemory) -> None:
         """Capture ``compute`` as a CUDA graph. The rows of a real pass must be loaded. Raises the errors of ``capture``."""

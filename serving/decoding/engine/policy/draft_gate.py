@@ -17,16 +17,12 @@ class GateDecision:
 
     Attributes:
         run: whether the source runs.
-        explored: whether this is a trial, although the expected gain is below the cost.
-        expected: tokens that the existing draft is expected to give.
         gain: tokens that the source is expected to add.
         cost: time of the source in plain tokens; 0 if not known.
         declined: whether the source ran and returned no draft.
     """
 
     run: bool
-    explored: bool
-    expected: float
     gain: float
     cost: float
     declined: bool = False
@@ -58,15 +54,15 @@ class DraftGate:
 
     def decide(self, budget: DraftBudget) -> GateDecision:
         """Decide whether to run the source for a request, and count the decision."""
-        gain, cost, runs, explored = self._weigh(budget, budget.expected, budget.model_seconds)
-        return GateDecision(runs, explored, budget.expected, gain, cost)
+        gain, cost, runs = self._weigh(budget, budget.expected, budget.model_seconds)
+        return GateDecision(runs, gain, cost)
 
     def runs(self, budget: DraftBudget, expected: float) -> bool:
         """Whether to run a source without a model, beside other drafts of ``expected`` tokens. Does not count the decision."""
         return self._weigh(budget, expected, math.inf)[2]
 
-    def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:
-        """The gain and the cost of the source, whether it runs, and whether the run is a trial."""
+    def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool]:
+        """The gain and the cost of the source, and whether it runs."""
         gain, seconds, token_seconds = self.added.gain(expected), self._usual.seconds, budget.token_seconds
         cost = seconds / token_seconds if token_seconds else 0.0
         worth = not token_seconds or gain * budget.value_seconds >= seconds
@@ -77,7 +73,7 @@ class DraftGate:
             self._saved = 0.0
         runs = pays or explored
         self.ran, self.skipped = self.ran + runs, self.skipped + (not runs)
-        return gain, cost, runs, explored
+        return gain, cost, runs
 
     def learn_cost(self, seconds: float, rows: float = 0.0) -> None:
         """Learn that a draft took ``seconds`` for one request. Verifying it takes ``rows`` seconds."""

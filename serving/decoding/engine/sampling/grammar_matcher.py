@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,7 +123,7 @@ class GrammarMatcher:
         try:
             for row in sorted(range(len(paths)), key=paths.__getitem__):
                 path = paths[row]
-                shared = _common(held, path)
+                shared = len(commonprefix([held, path]))
                 if shared < len(held):
                     self._parser.rollback(len(held) - shared)
                     del held[shared:]
@@ -157,9 +158,3 @@ class GrammarMatcher:
             raise self._grammar.refusal(
                 f"failed after {len(self._text)} tokens: {reason}; simplify the grammar or shorten the text", "grammar"
             )
-
-
-def _common(one: list[int], other: list[int]) -> int:
-    """Length of the common beginning."""
-    size = min(len(one), len(other))
-    return next((at for at in range(size) if one[at] != other[at]), size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 import numpy as np
 import torch
@@ -36,9 +37,7 @@ def first_difference(
     target: Target, prompt: Sequence[int], first: Sequence[int], second: Sequence[int], settings: SamplingSettings
 ) -> Difference | None:
     """The first difference of the outputs ``first`` and ``second`` of ``prompt``; None if they are equal."""
-    shared = next(
-        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
-    )
+    shared = len(commonprefix([list(first), list(second)]))
     one, other = ((tokens[shared] if shared < len(tokens) else None) for tokens in (first, second))
     if one is None and other is None:
         return None

@@ -156,15 +156,6 @@ class SamplingSettings:
                 raise InvalidArgument(f"processors[{at}] is {processor!r}; it must be a function of texts and scores")
 
 
-def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
-    """``settings``; for None greedy decoding of up to 256 tokens. Raises InvalidArgument for another type."""
-    if settings is None:
-        return SamplingSettings()
-    if not isinstance(settings, SamplingSettings):
-        raise InvalidArgument(f"settings is of type {type(settings).__name__}; give SamplingSettings(...) or None")
-    return settings
-
-
 def _word(name: str, word: object) -> tuple[int, ...]:
     items = listed(name, word, "token ids")
     if {*map(type, items)} == {int}:  # a check one by one of 65,000 ids would delay the step loop

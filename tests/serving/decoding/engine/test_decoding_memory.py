@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from suffolk.datastore.errors import Corruption, ResourceExhausted
 from suffolk.serving.decoding.engine.model import memory
@@ -15,16 +15,10 @@ from suffolk.serving.decoding.engine.model import memory
 CPU = torch.device("cpu")
 
 
-def write_safetensors(file: Path, tensors: dict[str, tuple[str, list[int]]]) -> None:
-    """Write a file with a real header and no data."""
-    entries = {name: {"dtype": kind, "shape": shape, "data_offsets": [0, 0]} for name, (kind, shape) in tensors.items()}
-    header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
-    file.write_bytes(struct.pack("<Q", len(header)) + header)
-
-
 def test_weights_are_added_up_in_the_type_they_will_have(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "a.safetensors", {"w": ("F32", [10, 20]), "n": ("I64", [3])})
-    write_safetensors(tmp_path / "b.safetensors", {"v": ("BF16", [5])})
+    first = {"w": torch.zeros(10, 20), "n": torch.zeros(3, dtype=torch.int64)}
+    save_file(first, tmp_path / "a.safetensors", {"format": "pt"})
+    save_file({"v": torch.zeros(5, dtype=torch.bfloat16)}, tmp_path / "b.safetensors")
     assert memory.weight_bytes(tmp_path, None) == 800 + 24 + 10
     assert memory.weight_bytes(tmp_path, torch.float64) == 1600 + 24 + 40
 

@@ -17,8 +17,9 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, parse_token
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.net.identity import OPERATOR
 from suffolk.serving.net.proto import draft_pb2
-from suffolk.serving.store.draft_service.grpc_server import DraftServicer
+from suffolk.serving.store.draft_service import grpc_server
 from suffolk.serving.store.draft_service.server import DraftServer
+from suffolk.serving.store.draft_service.service import DraftService
 from tests.support.brute_force import assert_same_tree
 from tests.support.building import tokenizer_json
 from tests.support.callers import acting_as
@@ -75,7 +76,7 @@ def test_a_new_tokenizer_on_the_server_is_fetched_again(
 ) -> None:
     assert remote.encode(TEXT) == IDS
     info = draft_pb2.DatastoreInfo(name="words", vocab_size=6, info_json='{"tokenizer": null}')
-    monkeypatch.setattr(DraftServicer, "_info", lambda *_: draft_pb2.GetInfoReply(datastores=[info]))
+    monkeypatch.setattr(grpc_server, "_info_reply", lambda *_: draft_pb2.GetInfoReply(datastores=[info]))
     remote.info()
     with pytest.raises(NotFound, match="has no tokenizer"):
         remote.encode(TEXT)
@@ -113,7 +114,7 @@ def test_a_store_of_token_ids_refuses_texts(tmp_path: Path) -> None:
 def test_a_damaged_tokenizer_is_refused(
     frame: bytes, message: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DraftServicer, "_tokenizer", lambda *_: draft_pb2.GetTokenizerReply(tokenizer_zstd=frame))
+    monkeypatch.setattr(DraftService, "tokenizer", lambda *_: frame)
     with pytest.raises(Internal, match=f"{remote.url}: the draft service sent a malformed reply: {message}"):
         remote.encode(TEXT)
     assert remote.lookup(IDS) == (3, 2)

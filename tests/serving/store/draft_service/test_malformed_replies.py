@@ -14,7 +14,8 @@ from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.proto import draft_pb2
-from suffolk.serving.store.draft_service.grpc_server import DraftServicer
+from suffolk.serving.store.draft_service import grpc_server
+from suffolk.serving.store.draft_service.service import DraftService
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import connected, drafted, serving
 
@@ -76,7 +77,7 @@ def reply_with(**fields: bytes) -> draft_pb2.DraftReply:
 def test_a_malformed_draft_reply_raises_and_costs_one_draft(
     reply: draft_pb2.DraftReply, text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DraftServicer, "_draft", lambda *_: reply)
+    monkeypatch.setattr(columns, "pack_trees", lambda *_: reply)
     with pytest.raises(Internal) as caught:
         remote.draft([1])
     assert str(caught.value).startswith(f"{remote.url}: the draft service sent a malformed reply: ")
@@ -98,7 +99,7 @@ def test_a_malformed_lookup_reply_raises(
     matches: list[tuple[int, int]], text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     malformed = columns.pack_matches([Match(*match) for match in matches])
-    monkeypatch.setattr(DraftServicer, "_lookup", lambda *_: malformed)
+    monkeypatch.setattr(columns, "pack_matches", lambda *_: malformed)
     with pytest.raises(Internal, match=text):
         remote.lookup([1])
 
@@ -106,10 +107,10 @@ def test_a_malformed_lookup_reply_raises(
 def test_malformed_server_info_raises(remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("[1]", "{", "[" * 100_000):
         info = draft_pb2.GetInfoReply(datastores=[draft_pb2.DatastoreInfo(name="wiki", vocab_size=9, info_json=text)])
-        monkeypatch.setattr(DraftServicer, "_info", lambda *_, info=info: info)
+        monkeypatch.setattr(grpc_server, "_info_reply", lambda *_, info=info: info)
         with pytest.raises(Internal, match="the draft service sent server info that is not a JSON object"):
             remote.info()
-    monkeypatch.setattr(DraftServicer, "_info", lambda *_: draft_pb2.GetInfoReply())
+    monkeypatch.setattr(grpc_server, "_info_reply", lambda *_: draft_pb2.GetInfoReply())
     with pytest.raises(NotFound, match="the server has no datastore"):
         remote.info()
 
@@ -135,9 +136,10 @@ def test_a_malformed_occurrence(
 ) -> None:
     honest = {"datastore": "wiki", "tokens": numbers(1, 2, 3), "before": numbers(9), "metadata_json": '{"a": 1}'}
     one = draft_pb2.Occurrence(**honest)
+    monkeypatch.setattr(DraftService, "occurrences", lambda *_: [])
 
     def answer_with(*places: draft_pb2.Occurrence) -> None:
-        monkeypatch.setattr(DraftServicer, "_occurrences", lambda *_: draft_pb2.OccurrencesReply(occurrences=places))
+        monkeypatch.setattr(grpc_server, "pack_occurrences", lambda *_: draft_pb2.OccurrencesReply(occurrences=places))
 
     answer_with(one)
     assert remote.occurrences([1, 2], 1)[0].metadata == {"a": 1}

@@ -155,7 +155,7 @@ def test_a_record_that_is_finished_during_the_check_is_no_damage(path: Path, mon
 
 def test_a_log_is_sound_at_every_moment_of_its_writing(open_store: OpenStore) -> None:
     store = open_store()
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     store.writer.log.file_bytes = 400
 
     def change() -> None:

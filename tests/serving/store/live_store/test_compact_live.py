@@ -32,7 +32,7 @@ def test_compacted_live_documents_still_expire(
     make_store(path, [[[40, 1]], [[41, 1]]], vocab_size=VOCABULARY).close()
     with LiveStore(path, LiveSettings(ttl_seconds=TTL, durability="none")) as store:
         without_keeper(store)
-        start = time = store.writer.now()
+        start = time = store.writer.clock.now()
         monkeypatch.setattr(store.writer.clock, "now", lambda: time)
         for number in range(4):
             store.append_batch([Document(f"{number}", {}, np.array([number])), Document("x", {}, np.array([9]))])

@@ -25,7 +25,7 @@ def first_tokens(store: LiveStore) -> list[int]:
 
 def without_keeper(store: LiveStore) -> LiveStore:
     """The store without its thread; tests call ``maintenance.work``."""
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     return store
 
 
@@ -80,7 +80,7 @@ def test_a_full_group_loses_its_oldest_documents(open_store: OpenStore) -> None:
 
 def test_old_documents_go(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = without_keeper(open_store(ttl_seconds=60))
-    now = store.writer.now()
+    now = store.writer.clock.now()
     for token, passed in ((1, 0), (2, 30), (3, 80)):
         monkeypatch.setattr(store.writer.clock, "now", lambda passed=passed: now + passed)
         store.append([token], group="g" if token == 2 else None)
@@ -121,7 +121,7 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
 
 def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = without_keeper(open_store(ttl_seconds=60, max_tokens=100))
-    now = store.writer.now()
+    now = store.writer.clock.now()
     monkeypatch.setattr(store.writer.clock, "now", lambda: now)
     store.append([1, 2, 3], id="a")
     store.flush()
@@ -146,7 +146,7 @@ def test_no_document_outlives_its_time_by_much(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, flushes: int
 ) -> None:
     store = without_keeper(open_store(ttl_seconds=80))
-    start = time = store.writer.now()
+    start = time = store.writer.clock.now()
     monkeypatch.setattr(store.writer.clock, "now", lambda: time)
     for number in range(40):
         store.append([number] * 5)
@@ -168,7 +168,7 @@ def test_facts_for_remote_readers_name_no_path(open_store: OpenStore) -> None:
     stats = store.stats()
     assert stats.background_error == "another process is writing to store; wait"
     assert str(stats.log_failure).startswith("store/live/log/")
-    store.writer.log._failure = None
+    store.writer.log.failure = None
 
 
 def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_text_that_was_published_before_it_was_deleted_leaves_the_log(open_store
 def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     time = [0.0]
     store = open_store(max_tokens=100, max_group_tokens=50)
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     monkeypatch.setattr(store.writer.removed_text, "_steady", lambda: time[0])
     for change in (
         lambda: store.append([2], group="g", replace=True),
@@ -102,7 +102,7 @@ def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, m
 @pytest.mark.usefixtures("soon")
 def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenStore) -> None:
     store = open_store()
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     append_secret(store, "g")
     store.delete(group="g")
     assert holds(store)
@@ -118,7 +118,7 @@ def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenSto
 
 def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store()
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     append_secret(store)
     store.delete(ids=["secret"])
 

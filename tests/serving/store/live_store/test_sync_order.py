@@ -40,7 +40,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def made(open_store: OpenStore) -> LiveStore:
     store = open_store(durability="always")
-    store.stop_maintenance()
+    store.maintenance_thread.close()
     store.append([1, 2, 3])
     return store
 

@@ -33,6 +33,7 @@ class DraftModelDrafter(ModelTreeDrafter):
 
     Attributes:
         model: the draft model.
+        cache_bytes: bytes of its cache.
     """
 
     name = "draft-model"
@@ -65,12 +66,8 @@ class DraftModelDrafter(ModelTreeDrafter):
         super().__init__(model, vocab_size, bounds, expansion, f"draft model {model.name}", slots)
         self.model = model
         self._cache = model.new_cache(slots, capacity)
+        self.cache_bytes = self._cache.nbytes
         self._prefill = PrefillPolicy()
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of its cache."""
-        return self._cache.nbytes
 
     def stats(self) -> dict[str, float]:
         return super().stats() | {"unread": self._prefill.refused}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from suffolk.serving.decoding.drafters.neural.growing_tree import Ints
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.drafters.neural.tree_drafter import TreeDrafter
 from suffolk.serving.decoding.drafters.registry import source_bits
-from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample
+from suffolk.serving.decoding.engine.costs.cost_measurement import fastest
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Point
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache, LayerShape
 from suffolk.serving.decoding.engine.model.memory import memory_guard, to_device
@@ -29,8 +31,6 @@ from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPol
 _POINTS = ((1, 1, 128), (10, 1, 128), (1, 1, 1024), (10, 1, 1024), (4, 1, 128), (30, 1, 128), (64, 1, 128))
 """Points to measure: rows per request, requests, context length."""
 _MAX_SLOTS = 16
-_ROUNDS = 2
-_WARM_UPS = 2
 
 
 class HeadCache(KVCache):
@@ -68,28 +68,18 @@ class HeadCache(KVCache):
 def measure_head(head: EagleHead, slots: int = 1, budget: float = 1.0) -> CostModel:
     """Fit a cost model to the fastest pass at each of a few points. A pass includes the output layer.
 
-    Passes repeat for ``budget`` seconds, and at least twice at each point.
+    ``budget``: as in ``fastest``.
     """
     points = [*_POINTS, *([(1, min(slots, _MAX_SLOTS), 128)] if slots > 1 else [])]
     weight = head.fc.weight
-    best = dict.fromkeys(points, np.inf)
     cache = HeadCache(
         head.config, 1, max(batch * (rows + context) for rows, batch, context in points), weight.dtype, weight.device
     )
-    for _ in range(_WARM_UPS):
-        _time_pass(head, cache, points[0])
-    begin, rounds = time.perf_counter(), 0
-    while rounds < _ROUNDS or time.perf_counter() - begin < budget:
-        for point in points:
-            best[point] = min(best[point], _time_pass(head, cache, point))
-        rounds += 1
-    return CostModel.fit(
-        [Sample(rows * batch, batch, context, best[rows, batch, context]) for rows, batch, context in points]
-    )
+    return CostModel.fit(fastest(partial(_time_pass, head, cache), points, budget=budget))
 
 
 @torch.inference_mode()
-def _time_pass(head: EagleHead, cache: HeadCache, point: tuple[int, int, int]) -> float:
+def _time_pass(head: EagleHead, cache: HeadCache, point: Point) -> float:
     rows, batch, context = point
     cache.slots, cache.capacity = batch, rows + context  # all points share one allocation
     cache.lengths = np.full(batch, context)
@@ -112,6 +102,7 @@ class EagleDrafter(TreeDrafter):
 
     Attributes:
         layers: the target's layers whose hidden states it reads (``FeatureDrafter``).
+        cache_bytes: bytes of its cache.
     """
 
     name = "eagle"
@@ -151,12 +142,8 @@ class EagleDrafter(TreeDrafter):
         weight = head.fc.weight
         self._device = weight.device
         self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
+        self.cache_bytes = self._cache.nbytes
         self._buffers: dict[int, FeatureBuffer] = {}
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of its cache."""
-        return self._cache.nbytes
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         buffer = self._buffers.get(request_id)

@@ -41,6 +41,7 @@ class BeamState:
         feature: float[hidden], the target's hidden state of the last token but one.
         room: the most tokens of a draft, within the bounds of the request and of the beams.
         sampled: whether the request samples at a temperature above 0.
+        is_plain: whether the request takes the argmax of unprocessed logits.
         needs_chain: whether the draft must be a chain with its distributions.
         proposal: the draft since the last ``begin``.
         tree: all explored nodes.
@@ -53,6 +54,7 @@ class BeamState:
         self.sampled = request.settings.temperature > 0
         self.needs_chain = needs_distributions(request.settings)
         self._sampler = drafter_sampler(request.settings, vocab_size, device)
+        self.is_plain = self._sampler.is_plain_greedy
         self._uniforms = torch.Generator().manual_seed(request.settings.seed)
         self.forget()
 
@@ -68,11 +70,6 @@ class BeamState:
         self.tree, self.draft_probs = DraftTree.empty(), np.empty(0, np.float64)
         self.chain: list[int] = []
         self._distributions: list[torch.Tensor] = []
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the request takes the argmax of unprocessed logits."""
-        return self._sampler.is_plain_greedy
 
     def scores(self, logits: torch.Tensor, paths: npt.NDArray[np.int64], live: npt.NDArray[np.bool_]) -> torch.Tensor:
         """float32[beams, vocab], the noisy scores of ``logits`` after ``paths`` int64[beams, t]; 0 except for ``live`` beams."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from suffolk.datastore.settings import Within, check_fields
+from suffolk.datastore.settings import Checked, Within
 
 KIND = "redrafter"
 """The value of "suffolk" in config.json."""
 
 
 @dataclass(frozen=True, slots=True)
-class RedrafterConfig:
+class RedrafterConfig(Checked):
     """The configuration of a head (``model.py``).
 
     Attributes:
@@ -34,12 +34,9 @@ class RedrafterConfig:
     output: Literal["own", "target"] = "own"
     recurrent: bool = True
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True)
-class BeamConfig:
+class BeamConfig(Checked):
     """Bounds of the beams. They end earlier if the next step of the head is not worth its cost.
 
     Attributes:
@@ -50,12 +47,9 @@ class BeamConfig:
     width: Annotated[int, Within(1, 64)] = 8
     length: Annotated[int, Within(1, 64)] = 5
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True)
-class LossConfig:
+class LossConfig(Checked):
     """The loss of a head in training (``training.py``).
 
     Attributes:
@@ -65,6 +59,3 @@ class LossConfig:
 
     tokens: Annotated[int, Within(1, 64)] = 5
     distillation: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -27,4 +27,4 @@ def test_a_refused_source_is_tried_when_its_cost_is_saved() -> None:
     gate = DraftGate(1.0)
     gate.learn_cost(1.998)
     budget = DraftBudget(token_seconds=1.0)
-    assert [number for number in range(1000) if gate.decide(budget).explored] == [399, 799]  # each 1.998 / 0.005 steps
+    assert [number for number in range(1000) if gate.decide(budget).run] == [399, 799]  # each 1.998 / 0.005 steps
