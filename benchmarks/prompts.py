@@ -22,7 +22,7 @@ class Prompt:
 
     Attributes:
         name: the name of its row (``row_name``).
-        group: name in reports: the row's set or the file's name, followed by the style if both styles run.
+        group: name in reports: the row's set or the file's name, followed by the style if the row has a beginning of the answer.
         messages: role and content of each message, for the model's chat template; empty for plain text.
         text: the beginning of the answer, which follows the messages. Without messages, the whole prompt.
     """

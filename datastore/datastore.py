@@ -37,8 +37,8 @@ def open_datastore(
 
     Args:
         residency: how files are kept in memory.
-            ``mmap``: the system reads pages as queries touch them, and drops them when it needs memory. A thread reads
-            the sections that every query reads first. They take 1/8 byte a token.
+            ``mmap``: the system reads pages as queries touch them, and drops them when it needs memory. A thread reads ahead
+            the sections with which every query begins. They take 1/8 byte a token.
             ``warm``: the same as ``mmap``, except that the thread then reads all files. Use it if the datastore fits
             into memory.
             ``auto``: ``warm`` if the files take at most a quarter of the free memory, else ``mmap``.

@@ -37,7 +37,7 @@ def summarize(
 
 
 def _add_shares(ways: dict[str, dict[str, Any]]) -> None:
-    """Add each drafter's share of the ceiling: its gain in speed, divided by the gain of recorded answers."""
+    """Add each drafter's share of the ceiling: its gain in speed, divided by the gain of the drafter ``recorded``."""
     most = (ways.get(RECORDED, {}).get("pieces") or {}).get("speed_up")
     for each in ways.values():
         own = (each["pieces"] or {}).get("speed_up")
@@ -87,7 +87,8 @@ def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlai
 def token_rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
     """Return the total tokens per second of all runs, without the prompt passes.
 
-    ``parts``: names of further parts of the time to include. With any of these, the first token of each run does not count.
+    ``parts``: names of further parts of the time to include. With any of these, one token of each run does not count;
+    without, the tokens of its prompt pass do not.
     """
     seconds = total(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(total(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0

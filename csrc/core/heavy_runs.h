@@ -10,7 +10,8 @@
 
 namespace suffolk {
 
-// A search among the ranks of `range`, which are sorted. A run is a range of ranks with the same token at `depth`.
+// A search among the suffixes with ranks in `range`, whose tokens at `depth` are in rising order. A run is a range of ranks with
+// the same token at `depth`.
 struct RunSearch {
   const Suffixes* suffixes = nullptr;
   std::uint32_t depth = 0;
@@ -29,7 +30,7 @@ struct Run {
   Interval range;
 };
 
-// Appends to `runs`, in any order, every run whose length is at least `least` and at most `most` of its search. May also append
+// Appends to `runs`, in any order, every run whose length is from `least` to `most` of the search that finds it. May also append
 // other runs. The end of a document does not count as a token. Takes O(range.size() / least) samples, and O(log least) further
 // reads for each run. `ends` is scratch memory.
 void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs, std::vector<TokenSearch>& ends);

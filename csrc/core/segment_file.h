@@ -46,7 +46,7 @@ SectionTable lay_out(const SegmentShape& shape, std::uint32_t width) noexcept;
 std::uint64_t table_offset(const SectionTable& table) noexcept;
 
 // Writes the content of the sections, which the caller gives in order and in any number of pieces. `commit` gives the complete file
-// its name. Not thread-safe. Memory: one chunk.
+// its name. Not thread-safe. Memory: one chunk (format::kChunkBytes).
 class SegmentFile {
  public:
   // Reserves disk space for the whole file. Throws the same errors as FileWriter.

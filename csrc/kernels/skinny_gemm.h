@@ -8,8 +8,8 @@
 // threads.** Each (row, output) has n partial sums: 16 with AVX-512, otherwise 8. Sum j adds the products of the inputs j, j+n,
 // j+2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. Some processors have products of pairs of bf16
 // (AVX-512 BF16) or tile matrix instructions (AMX). There, bf16 products without int8 weights are added in the order of these
-// instructions, and subnormal numbers count as 0. AVX-512 BF16 needs an even number of inputs, and AMX needs whole tiles. So the
-// bits depend on the processor.
+// instructions, and subnormal numbers count as 0. AVX-512 BF16 needs an even number of inputs, and AMX needs whole tiles. The
+// order of a sum depends on the instructions, so the bits depend on the processor.
 #pragma once
 
 #include <cstddef>

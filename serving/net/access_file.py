@@ -13,7 +13,7 @@
     [tenant.acme]                   # quotas, each optional
     calls_per_second = 100
 
-A token is ``suffolk_ID_SECRET`` with 256 random bits of SECRET. Nobody can guess it, so one fast salted hash is safe
+A token is ``suffolk_ID_SECRET``. SECRET is 256 random bits in hexadecimal. Nobody can guess it, so one fast salted hash is safe
 enough.
 """
 
@@ -41,7 +41,7 @@ PREFIX = "suffolk"
 _KEYS = {"token": ("id", "name", "hash", "roles"), "subject": ("name", "roles"), "tenant": ()}
 _HEX = re.compile("[0-9a-f]+")
 MAX_BYTES = 16 << 20
-"""Size of an access file."""
+"""Largest size of an access file."""
 _BLOCK = re.compile(r"^(?=\s*\[)", re.MULTILINE)
 """The beginning of each table."""
 

@@ -132,7 +132,7 @@ def run(options: Options) -> int:
     from suffolk.serving.decoding.drafters.training.run import train
 
     def load(run_options: TrainOptions, accelerate: bool) -> Target:
-        chosen = options if accelerate else replace(options, exact="auto")  # no text depends on the passes of training
+        chosen = options if accelerate else replace(options, exact="auto")  # passes of training generate no text
         return load_target(run_options.model, chosen, run_options.batch * run_options.window, accelerate)
 
     silence_transformers()

@@ -53,8 +53,8 @@ class Maintenance:
             self._retry_at, self._pause = now + self._pause, min(2 * self._pause, LONGEST_PAUSE)
 
     def work(self) -> None:
-        """Evict, publish and rewrite the log where this is due. A store that repeats another store's changes only
-        rewrites its log.
+        """Evict, publish and rewrite the log where this is due. If the store repeats the changes of another store, only the log is
+        rewritten.
 
         Raises:
             Unavailable: another process writes to the datastore.
@@ -77,13 +77,13 @@ class Maintenance:
                 self._evict_memory(self._bounds.excess(0))
 
     def _flush_is_due(self) -> bool:
-        """Whether documents without a group have ``flush_tokens`` tokens. Removed documents count until the next flush."""
+        """Whether documents without a group have at least ``flush_tokens`` tokens. Removed documents count until the next flush."""
         flush, writer = self._settings.flush_tokens, self._writer
         return bool(flush and writer.unpublished_tokens >= flush and writer.index.stats()["tokens"] >= flush)
 
     def _evict(self) -> None:
         """Remove published live segments, the oldest first, then documents in memory."""
-        excess = self._bounds.excess(0)  # for memory alone, in case no generation can be published
+        excess = self._bounds.excess(0)  # if publishing fails: the excess of the documents in memory alone
         try:
             excess = self._evict_published()
         finally:
@@ -104,7 +104,7 @@ class Maintenance:
                 names.append(entry.name)
                 excess -= entry.tokens
         if names and len(names) == len(files.manifest.segments):
-            if files.flush() is not None:  # a generation needs a segment: now it has a newer one
+            if files.flush() is not None:  # a generation needs a segment; the flush added one, so all of these can go
                 return self._evict_published()
             if not files.size()[1]:
                 return excess  # the last segment stays, without documents, until another is published

@@ -28,7 +28,7 @@ class ReasoningMarks:
     """The texts before and after a model's thought.
 
     Attributes:
-        is_special: whether the marks are special tokens, which texts leave out by default.
+        is_special: whether the marks are special tokens, which decoded texts omit by default.
     """
 
     begin: str
@@ -45,8 +45,8 @@ _KNOWN = (
 
 
 def find_marks(tokenizer: Any, name: str = AUTO) -> ReasoningMarks | None:
-    """The marks ``name``: both texts with a space between them, ``none``, or ``auto`` for the marks of the template or
-    vocabulary.
+    """Find the marks that ``name`` means: both marks with a space between them, ``none``, or ``auto`` for the marks in the chat
+    template or vocabulary.
 
     Raises InvalidArgument for any other ``name``.
     """
@@ -96,7 +96,8 @@ class Thought:
 def thought_of(
     marks: ReasoningMarks | None, body: ChatBody, texts: TokenTexts, prompt: Sequence[int]
 ) -> Thought | None:
-    """The thought of an answer to ``prompt``; None without a thought, for example after its end or in a part of an answer."""
+    """The thought with which the answer to ``prompt`` may begin. None without marks, if the prompt ends with the second mark, and
+    if the answer continues a message that is not empty and not inside a thought."""
     if marks is None:
         return None
     text = texts.join(prompt[-_TAIL:], skip_special_tokens=False)
@@ -121,8 +122,8 @@ class ReasoningParser:
     def __init__(self, thought: Thought) -> None:
         self._thought = thought
         self._text = ""  # the end of the text that is not returned yet
-        # whether the thought, and text of the part that is being read, has come
-        self._has_begun = self._is_shown = False
+        self._has_begun = False  # whether the thought has begun
+        self._is_shown = False  # whether text of the present part, thought or content, was returned
         self._is_content = False
         self.has_ended = False
 

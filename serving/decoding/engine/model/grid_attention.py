@@ -40,8 +40,8 @@ class Grid:
     Attributes:
         bucket: the pass's shape.
         capacity: tokens of a slot of the cache.
-        members: [slots * cells], the row in each cell; any row in a cell that is not used.
-        places: [rows], the cell of each row; any cell for a row that is not used.
+        members: [slots * cells], the row in each cell; an unused cell has an arbitrary row.
+        places: [rows], the cell of each row; an unused row has an arbitrary cell.
         lengths: [slots], cached tokens; 0 for an unused slot.
         depths: [slots, cells], a row's position after the cached tokens.
         ancestors: [slots, cells, words], bit j % 64 of word j // 64 is set if the cell sees the slot's cell j. Every cell sees
