@@ -30,7 +30,8 @@ IGNORED = frozenset(
 )
 """Fields without effect on the text."""
 _OTHERS = (
-    *("audio", "extra_body", "include_obfuscation", "moderation", "web_search_options"),  # OpenAI
+    *("audio", "include_obfuscation", "moderation", "web_search_options"),
+    *("extra_body", "extra_headers", "extra_query"),  # OpenAI, and options of its clients
     *("background", "context_management", "conversation", "echo", "functions", "include", "input"),
     *("instructions", "max_output_tokens", "max_tool_calls", "messages", "previous_response_id"),
     *("prompt", "reasoning_effort", "suffix", "tools", "top_logprobs"),  # of another path
@@ -142,6 +143,7 @@ INSTEAD = {
     "ebnf": "grammar",
     "enable_thinking": "chat_template_kwargs with enable_thinking",
     "extra_body": "its fields as fields of the request",
+    "extra_headers": "them as headers of HTTP",
     "format": "response_format",
     "function_call": "/v1/chat/completions",
     "functions": "/v1/chat/completions",
