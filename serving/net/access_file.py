@@ -216,8 +216,8 @@ def _is_token(block: str, number: str) -> bool:
 def _read(path: Path) -> str:
     try:
         return read_bounded(path, MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"access file {path}: it is not UTF-8: {error.reason}") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"access file {path}: it is not UTF-8; save it as UTF-8") from None
     except IsADirectoryError:
         raise InvalidArgument(
             f"access file {path}: it is a folder; name a file, such as {path / 'access.toml'}"

@@ -57,6 +57,15 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str) -> No
     assert repr(read(tmp_path / name)) == repr(expected)
 
 
+@pytest.mark.parametrize("read", [read_toml, read_access_file])
+def test_settings_in_utf_16_are_refused_with_what_to_do(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """Windows PowerShell writes UTF-16 with ``>``."""
+    file = tmp_path / "settings.toml"
+    file.write_text("slots = 1\n", "utf-16")
+    with pytest.raises(SuffolkError, match=r"settings\.toml: (it )?is not UTF-8; save it as UTF-8$"):
+        read(file)
+
+
 SETTINGS: dict[str, Callable[[Path], object]] = {
     "--config": read_toml,
     "token_file": lambda path: read_token(str(path)),

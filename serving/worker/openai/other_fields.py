@@ -47,8 +47,8 @@ IGNORED = frozenset(
 )
 """Fields without effect on the text."""
 _PLAIN = (
-    # OpenAI
-    *("audio", "include_obfuscation", "moderation", "web_search_options"),
+    # OpenAI, and an option of its clients
+    *("audio", "extra_query", "include_obfuscation", "moderation", "web_search_options"),
     # of another path
     *("context_management", "echo", "suffix"),
     # vLLM
@@ -97,6 +97,7 @@ OTHER: Mapping[str, OtherField] = dict.fromkeys(_PLAIN, OtherField()) | {
     "enable_thinking": OtherField("chat_template_kwargs with enable_thinking", falsy_asks=True),
     "encoder_repetition_penalty": OtherField(neutral=(1,)),
     "extra_body": OtherField("its fields as fields of the request"),
+    "extra_headers": OtherField("them as headers of HTTP"),
     "format": OtherField("response_format"),
     "function_call": OtherField("/v1/chat/completions", ("none", "auto")),
     "functions": OtherField("/v1/chat/completions"),

@@ -150,6 +150,13 @@ class GenerationBody(Body):
     return_tokens_as_token_ids: bool | None = None
     suffolk: DraftFields | None = None
 
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _check_stop(cls, value: object) -> object:
+        if any(type(each) is int for each in (value if isinstance(value, list) else [value])):
+            raise InvalidField("stop", " has token ids; give them as stop_token_ids")
+        return value
+
     @model_validator(mode="after")
     def _check_stream(self) -> Self:
         if self.stream_options is not None and not self.stream:

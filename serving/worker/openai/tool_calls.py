@@ -105,7 +105,7 @@ class ToolCallParser:
     """Splits one text into content and calls: ``push`` its parts, then ``finish`` once. Not thread-safe.
 
     The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or a call
-    of an unknown function, is content. White space around calls is left out. If the text ends inside a marked call, the arguments
+    of an unknown function, is content. White space around calls is left out. If the text is cut off inside a call, the arguments
     so far are returned.
     """
 
@@ -150,7 +150,7 @@ class ToolCallParser:
         if self._json is None or self._json.begin != body:
             self._json = _JsonScan(body)
         end = self._json.find_end(self._text)
-        if end is None and self._is_cut and begin != body and self._take_cut(body, events):
+        if end is None and self._is_cut and self._take_cut(body, events, is_marked=begin != body):
             return False
         if end is None and final:
             self._open += 1
@@ -168,10 +168,16 @@ class ToolCallParser:
         self._may_be_bare = self._follows_call = self._has_calls = True
         return True
 
-    def _take_cut(self, body: int, events: list[str | ToolCall | MoreArguments]) -> bool:
-        """Move the calls of a text that is cut off after a mark to ``events``. Returns False if these are none."""
+    def _take_cut(self, body: int, events: list[str | ToolCall | MoreArguments], is_marked: bool) -> bool:
+        """Move the calls of a text that is cut off to ``events``. Returns False if these are none.
+
+        Without a mark, a call counts only if its arguments have begun: other JSON begins with a name too.
+        """
         reader = CallReader()
-        cut = [*reader.push(self._text[body:]), *reader.finish()]
+        cut = reader.push(self._text[body:])
+        if not (cut or is_marked):
+            return False
+        cut += reader.finish()
         names = [event.name for event in cut if isinstance(event, ToolCall)]
         if not (self._names.issuperset(names) if names else _CUT_HEAD.fullmatch(self._text[body:])):
             return False
@@ -208,11 +214,15 @@ class ToolCallParser:
         return next((part for part in range(len(mark) - 1, 0, -1) if self._text.endswith(mark[:part])), 0)
 
     def _after_mark(self, end: int, final: bool) -> int | None:
-        """Offset of the end of the mark after the JSON; None if the mark may still follow."""
+        """Offset of the end of the mark after the JSON; None if the mark may still follow. A mark may be cut off."""
         mark, rest = self._format.end, self._text[end:].lstrip(_WHITE)
         if rest.startswith(mark):
             return len(self._text) - len(rest) + len(mark)
-        return None if mark.startswith(rest) and not final else end
+        if not mark.startswith(rest):
+            return end
+        if not final:
+            return None
+        return len(self._text) if self._is_cut else end
 
     def _move(self, size: int, events: list[str | ToolCall | MoreArguments]) -> bool:
         """Move the first ``size`` characters to ``events``, as content. Returns True."""

@@ -58,9 +58,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         return parse_toml(read_bounded(path).decode("utf-8-sig"))
     except FileNotFoundError:
         raise NotFound(f"--config {path}: no such file; name a TOML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InvalidArgument(f"--config {path}: cannot be read ({reason}); name a TOML file") from None
+    except OSError as error:
+        raise InvalidArgument(f"--config {path}: cannot be read ({error.strerror}); name a TOML file") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"--config {path}: is not UTF-8; save it as UTF-8") from None
     except ValueError as error:
         raise InvalidArgument(f"--config {path}: is not TOML ({error}); mend that line") from None
 

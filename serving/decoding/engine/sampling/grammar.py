@@ -30,7 +30,8 @@ class Grammar:
 
     Attributes:
         kind: ``json_object`` (any JSON object), ``json_schema`` (JSON Schema, draft 2020-12), ``regex`` (the Rust syntax, for the
-            whole text), ``lark`` (a context-free grammar in llguidance's Lark syntax) or ``gbnf`` (the same in llama.cpp's syntax).
+            whole text; digits and word characters are ASCII), ``lark`` (a context-free grammar in llguidance's Lark syntax) or
+            ``gbnf`` (the same in llama.cpp's syntax).
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
         field: for messages: the grammar's path in the request, for example ``guided_json``, and further words that name it.
         parts: grammars that ``text`` contains. If the whole is refused, a message names the part at fault.

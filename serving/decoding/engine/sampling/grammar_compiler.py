@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]?(\r?\n){0,2}[ \t]{0,40}"}
 """Between two parts of JSON, white space is at most two line ends and an indentation. Small models may generate it without
 end."""
+_ASCII = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
+"""Classes of an expression, as in patterns of JSON Schema, and in vLLM. The library's own ones are those of Unicode."""
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
 STACK_BYTES = 256 << 20
 """Stack of a thread that compiles; unused parts take no memory. For each reference or rule that leads to the next, the library
 recurses with up to 17 KiB. If the longest allowed grammar did not fit, the library would end the process."""
@@ -156,7 +159,7 @@ def _source(grammar: Grammar) -> str:
     from llguidance import LLMatcher
 
     if grammar.kind == "regex":
-        return LLMatcher.grammar_from_regex(grammar.text)
+        return LLMatcher.grammar_from_regex(_ESCAPE.sub(lambda found: _ASCII.get(found[0], found[0]), grammar.text))
     if grammar.kind == "lark":
         return LLMatcher.grammar_from_lark(grammar.text)
     if grammar.kind == "gbnf":

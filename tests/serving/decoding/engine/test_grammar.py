@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -160,6 +161,28 @@ def test_a_grammar_needs_a_tokenizer_that_the_library_reads(
 ) -> None:
     with pytest.raises(error, match=message):
         GrammarCompiler(tokenizer, 257, frozenset()).compile(Grammar("json_object"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "good", "bad"),
+    [
+        (r"\w+@\d", "ab_1@2", ("\u00e9@2", "\U0001f131@2", "a@\u0663")),
+        (r"[^\W\d][\w.-]", "a-", ("1a", "a\u00e9")),
+        (r"\D\W", "\u0663\u00e9", ("1!", "!a")),
+        (r"\\w+", r"\ww", ("a", r"\a")),
+    ],
+)
+def test_classes_of_expressions_are_those_of_ascii(
+    target: Target, expression: str, good: str, bad: Sequence[str]
+) -> None:
+    """Regression: word characters were those of Unicode, so small models wrote circled letters without end."""
+
+    def is_whole(text: str) -> bool:
+        matcher = GrammarCompiler.of(target).compile(Grammar("regex", expression))
+        return bool(matcher.consume_tokens(tokens_of(text)) and matcher.is_accepting())
+
+    assert is_whole(good)
+    assert not any(is_whole(text) for text in bad)
 
 
 def test_a_parser_whose_lexer_is_full_is_replaced(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

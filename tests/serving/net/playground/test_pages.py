@@ -34,3 +34,8 @@ def test_the_policy_permits_the_pages_own_script_and_style_alone() -> None:
         assert f"{tag.split()[0]}-src 'sha256-{digest}'" in policy
     assert "unsafe" not in policy
     assert policy.startswith("default-src 'none'")
+
+
+def test_addresses_are_relative_so_a_proxy_may_serve_the_page_under_a_path() -> None:
+    for file in (*FOLDER.glob("*.html"), *FOLDER.glob("*.js")):
+        assert re.findall(r"""["'`]/[\w/]*["'`?$]""", file.read_text()) == [], file.name

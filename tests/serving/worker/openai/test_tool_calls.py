@@ -78,7 +78,15 @@ CUT = [
     ),
     ("hermes", '<tool_call>{"name": "g", "arguments": {', '<tool_call>{"name": "g", "arguments": {', []),
     ("hermes", "<tool_call>{no", "<tool_call>{no", []),
+    ("hermes", f"Well\n<tool_call>\n{F_TEXT}\n<", "Well", [F]),
+    ("hermes", f"Well\n<tool_call>\n{F_TEXT}\n</tool_call", "Well", [F]),
+    ("hermes", f"<tool_call>{F_TEXT}</b", "</b", [F]),
     ("mistral", f'[TOOL_CALLS] [{F_TEXT}, {{"name": "f", "arguments": {{"a', "", [F, ToolCall("f", '{"a')]),
+    ("llama", '{"name": "f", "parameters": {"a": "x', "", [ToolCall("f", '{"a": "x')]),
+    ("json", f'[{F_TEXT}, {{"name": "f", "arguments": {{"a', "", [F, ToolCall("f", '{"a')]),
+    ("json", '[{"name": "g", "arguments": {"a', '[{"name": "g", "arguments": {"a', []),
+    ("json", '{"name": "f", "description": "', '{"name": "f", "description": "', []),
+    ("json", '{"name": "f"', '{"name": "f"', []),
 ]
 
 
