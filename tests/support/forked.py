@@ -31,10 +31,13 @@ def _server() -> ForkServer:
     return ForkServer(*IMPORTED).__enter__()
 
 
-def suffolk(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in the root of the repository, with the environment variables of this process."""
+def suffolk(*arguments: str | Path, function: str = "suffolk.cli.main:main") -> subprocess.CompletedProcess[str]:
+    """Run the command in the root of the repository, with the environment variables of this process.
+
+    ``function``: what takes the words, as MODULE:NAME.
+    """
     words = [str(each) for each in arguments]
-    ending = _server().run(words)
+    ending = _server().run(words, function=function)
     return subprocess.CompletedProcess(words, ending.code, ending.output, ending.errors)
 
 
