@@ -47,7 +47,7 @@ def start(*words: str, function: str = "suffolk.cli.main:main") -> ForkedProcess
 
 
 @contextmanager
-def running(*words: str) -> Iterator[Running]:
-    """Start a server, as ``tests.support.processes.running`` does."""
-    with serving(start(*words)) as server:  # type: ignore[arg-type]
+def running(*words: str, function: str = "suffolk.cli.main:main") -> Iterator[Running]:
+    """Start a server, as ``tests.support.processes.running`` does. ``function``: as of ``start``."""
+    with serving(start(*words, function=function)) as server:  # type: ignore[arg-type]
         yield server
