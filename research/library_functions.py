@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import sysconfig
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 MODULES = (
@@ -49,9 +49,10 @@ class Function:
     variable: str
 
 
-def library_functions() -> Iterator[Function]:
-    """Return module functions of 6 to 32 lines with a short first docstring sentence, ordered by module and text."""
-    library = Path(sysconfig.get_path("stdlib"))
+@cache
+def library_functions() -> tuple[Function, ...]:
+    """The module functions of 6 to 32 lines with a short first docstring sentence, ordered by module and text."""
+    library, found = Path(sysconfig.get_path("stdlib")), []
     for module in MODULES:
         path = library / f"{module}.py"
         if not path.is_file():
@@ -59,9 +60,12 @@ def library_functions() -> Iterator[Function]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and not node.decorator_list:
                 summary = _first_sentence(ast.get_docstring(node) or "")
+                if len(summary) not in _SUMMARY:
+                    continue
                 function = _function(module.replace("/__init__", "").replace("/", "."), node, summary)
-                if len(summary) in _SUMMARY and len(function.code.splitlines()) in _LINES:
-                    yield function
+                if len(function.code.splitlines()) in _LINES:
+                    found.append(function)
+    return tuple(found)
 
 
 def _first_sentence(text: str) -> str:

@@ -58,7 +58,7 @@ _THINGS = ("candles", "marbles", "stamps", "buttons", "apricots")
 
 def tuning_rows(seed: int = 0) -> dict[str, list[Row]]:
     """Return the rows by set: coding (76), chat (24) and reasoning (24)."""
-    functions = list(library_functions())
+    functions = library_functions()
     order = np.random.default_rng(seed).permutation(len(functions))
     chosen = iter([functions[place] for place in order.tolist()])
     coding = [

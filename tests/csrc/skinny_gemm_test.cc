@@ -75,11 +75,23 @@ void set(std::int8_t& to, float value) { to = static_cast<std::int8_t>(std::clam
 void set(BFloat16& to, float value) { narrow(value, to); }
 void set(Float16& to, float value) { to = narrow_half(value); }
 
+// Numbers that were drawn once, from a random place on: to draw them takes longer than to multiply. Their count is prime, so that
+// rows differ.
 template <class T>
 std::vector<T> random_numbers(std::size_t count, std::mt19937& random) {
-  std::normal_distribution<float> normal;
+  static const std::vector<T> drawn = [] {
+    std::mt19937 source(3);
+    std::normal_distribution<float> normal;
+    std::vector<T> numbers(10'007);
+    for (T& number : numbers) set(number, normal(source));
+    return numbers;
+  }();
   std::vector<T> numbers(count);
-  for (T& number : numbers) set(number, normal(random));
+  std::size_t at = random() % drawn.size();
+  for (T& number : numbers) {
+    number = drawn[at];
+    at = at + 1 == drawn.size() ? 0 : at + 1;
+  }
   return numbers;
 }
 
@@ -124,11 +136,16 @@ struct Sum {
 template <class T, class W>
 std::vector<Sum> exact_sums(const Case<T, W>& given) {
   std::vector<Sum> sums;
+  std::vector<double> row(given.inputs), weights;  // widened once, because software's fp16 is slow
+  for (std::size_t n = 0; n < given.outputs; ++n) {
+    for (std::size_t k = 0; k < given.inputs; ++k) weights.push_back(given.weight(n, k));
+  }
   for (std::size_t m = 0; m < given.rows; ++m) {
+    for (std::size_t k = 0; k < given.inputs; ++k) row[k] = value_of(given.x[m * given.stride + k]);
     for (std::size_t n = 0; n < given.outputs; ++n) {
       double sum = given.biased ? value_of(given.bias[n]) : 0, size = std::abs(sum);
       for (std::size_t k = 0; k < given.inputs; ++k) {
-        const double product = value_of(given.x[m * given.stride + k]) * given.weight(n, k);
+        const double product = row[k] * weights[n * given.inputs + k];
         sum += product;
         size += std::abs(product);
       }

@@ -111,8 +111,9 @@ struct Tree {
       for (std::size_t i = 0; i < key_width; ++i) score += value_of(query[(row * kHeads + head) * key_width + i]) * value_of(keys[entry * key_width + i]);
       score *= static_cast<double>(0.2F);
       if (softcap != 0) score = std::tanh(score / static_cast<double>(softcap)) * static_cast<double>(softcap);
-      weights += std::exp(score);
-      for (std::size_t i = 0; i < value_width; ++i) sums[i] += std::exp(score) * value_of(values[entry * value_width + i]);
+      const double weight = std::exp(score);
+      weights += weight;
+      for (std::size_t i = 0; i < value_width; ++i) sums[i] += weight * value_of(values[entry * value_width + i]);
     }
     for (double& sum : sums) sum /= weights;
     return sums;

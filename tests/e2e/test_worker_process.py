@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -17,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from suffolk.cli.main import main
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.store.live_store.store import open_live_store
 from suffolk.serving.worker.client import connect_worker
@@ -142,28 +143,30 @@ def page(address: str) -> str:
         return error.read().decode()
 
 
-DYING = """
-import sys
-from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.cli.main import main
-load = Target.load
-def load_dying(*arguments, **options):
-    target = load(*arguments, **options)
-    forward, calls = target.model.forward, iter(range(30))
-    def fail_in_the_end(*arguments, **options):
-        if next(calls, None) is None:
-            raise RuntimeError("the device is gone")
-        return forward(*arguments, **options)
-    target.model.forward = fail_in_the_end
-    return target
-Target.load = staticmethod(load_dying)
-sys.exit(main())
-"""
+def die(words: list[str]) -> int:
+    """Run ``suffolk WORDS`` with a model that fails at its thirty-first pass."""
+    load = Target.load
+
+    def load_dying(*arguments: Any, **options: Any) -> Target:
+        target = load(*arguments, **options)
+        forward, calls = target.model.forward, iter(range(30))
+
+        def fail_in_the_end(*arguments: Any, **options: Any) -> Any:
+            if next(calls, None) is None:
+                raise RuntimeError("the device is gone")
+            return forward(*arguments, **options)
+
+        target.model.forward = fail_in_the_end
+        return target
+
+    Target.load = staticmethod(load_dying)  # type: ignore[method-assign, assignment]
+    return main(words)
 
 
 def test_the_process_ends_with_1_when_its_engine_dies(model: Path) -> None:
+    dying = partial(forked.running, function="tests.e2e.test_worker_process:die")
     with (
-        working(model, "--drafter", "none", run=partial(running, command=(sys.executable, "-c", DYING))) as worker,
+        working(model, "--drafter", "none", run=dying) as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
     ):
         with pytest.raises(Internal, match="RuntimeError: the device is gone"):

@@ -33,10 +33,10 @@ KEPT = (".py", ".pyi", ".html")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
-def build(kind: str, source: Path, output: Path, tools: str = TOOLS) -> Path:
+def build(kind: str, source: Path, output: Path, tools: str = TOOLS, **variables: str) -> Path:
     """The distribution of ``source``; its extension is compiled without optimisation and in few parts, which is faster.
 
-    ``tools``: the path of programs.
+    ``tools``: the path of programs. ``variables``: further variables of the environment.
     """
     code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
     flags = (
@@ -45,7 +45,7 @@ def build(kind: str, source: Path, output: Path, tools: str = TOOLS) -> Path:
     done = subprocess.run(
         [sys.executable, "-c", code, str(output)],
         cwd=source,
-        env=os.environ | {"PATH": tools, "CMAKE_ARGS": flags},
+        env=os.environ | {"PATH": tools, "CMAKE_ARGS": flags} | variables,
         capture_output=True,
         text=True,
     )
@@ -64,10 +64,15 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+    """Objects are kept in ``build/wheel``, where sources have the same paths in each run. So only what has changed is compiled."""
+    home = ROOT / "build" / "wheel"
+    source, config = home / "source", home / "setup.cfg"
+    shutil.rmtree(source, ignore_errors=True)
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
-    return build("wheel", folder / sdist.name.removesuffix(".tar.gz"), folder)
+        archive.extractall(source, filter="data")  # with the times of the files
+    config.write_text(f"[build_ext]\nbuild_temp = {home / 'objects'}\n")
+    folder = tmp_path_factory.mktemp("wheel")
+    return build("wheel", source / sdist.name.removesuffix(".tar.gz"), folder, DIST_EXTRA_CONFIG=str(config))
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,8 @@ def test_an_interrupted_corpus_is_not_left_half_under_its_name(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_unrelated_texts_have_the_requested_length_and_depend_on_the_seed() -> None:
+def test_unrelated_texts_have_the_requested_length_and_depend_on_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unrelated_corpus, "_WORDS", 200)  # to make 20,000 words takes most of the time
     texts = list(unrelated_corpus.documents(20_000, 0))
     assert 20_000 <= sum(map(len, texts)) < 30_000
     assert texts == list(unrelated_corpus.documents(20_000, 0)) != list(unrelated_corpus.documents(20_000, 1))

@@ -22,35 +22,24 @@ def words(tmp_path: Path) -> list[str]:
     return [*words, "--device", "cpu", "--dtype", "float32", "--quick", "--limit", "1", "--kinds", "packed"]
 
 
-def test_a_checkout_is_measured_beside_another(words: list[str], tmp_path: Path) -> None:
-    assert gpu.main([*words, "--parts", "passes", "--older", str(ROOT)]) == 0
-    text = (tmp_path / "out/tables.md").read_text()
-    assert "| requests, rows of each, context | packed, ms | packed, ms, older |" in text
-    [line] = [each for each in text.splitlines() if each.startswith("| packed |") and " of 48" in each]
-    assert line.count("1 of 1") == 2
-    assert "Not measured" not in text
-    assert {path.name for path in (tmp_path / "out/older").iterdir()} == {"passes.json", "start.json"}
-
-
-def test_what_a_checkout_cannot_run_is_stated(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The older checkout has no Suffolk, only what looks like its core. This one is measured with scripts that do nothing."""
-    usual = gpu._adapted
-
-    def nothing_here(script: str | None, checkout: Path) -> str | None:
-        return "print('{}')" if checkout == ROOT else usual(script, checkout)
-
-    monkeypatch.setattr(gpu, "_adapted", nothing_here)
-    (tmp_path / "old/datastore").mkdir(parents=True)
-    (tmp_path / "old/datastore/_native.so").touch()
-    (tmp_path / "old/suffolk.py").write_text("raise SystemExit('error: too old')")
-    assert gpu.main([*words, "--parts", "passes", "--older", str(tmp_path / "old")]) == 0
+def test_a_checkout_is_measured_beside_an_older_one_that_cannot_run(words: list[str], tmp_path: Path) -> None:
+    """The older checkout has no Suffolk, only what looks like its core. What it cannot run is stated."""
+    old = tmp_path / "old"
+    (old / "datastore").mkdir(parents=True)
+    (old / "datastore/_native.so").touch()
+    (old / "suffolk.py").write_text("raise SystemExit('error: too old')")
+    (old / "torch.py").touch()  # the real one takes two seconds to import
+    assert gpu.main([*words, "--parts", "passes", "--older", str(old)]) == 0
     lines = (tmp_path / "out/tables.md").read_text().splitlines()
+    assert [each for each in lines if "| requests, rows of each, context | packed, ms | packed, ms, older |" in each]
+    [line] = [each for each in lines if each.startswith("| packed |") and " of 48" in each]
+    assert line.count("1 of 1") == 1
     assert [each for each in lines if each.startswith("- ")] == [
         "- old, passes: error: too old",
         "- old, start: error: too old",
     ]
+    assert {path.name for path in (tmp_path / "out/new").iterdir()} == {"passes.json", "start.json"}
+    assert not list((tmp_path / "out/older").iterdir())
 
 
 def test_a_commit_that_does_not_exist_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,3 +75,22 @@ def test_the_page_has_each_report_and_each_problem() -> None:
     assert "| 8: none | 50 | - | - | 2 of 2 |" in text
     assert text.endswith("## Not measured\n\n- abc, costs: error: full disk\n- abc, graph passes: no graphs\n")
     assert len({title for title, _, _ in TABLES}) == len(TABLES)
+
+
+def test_the_page_has_the_columns_of_both_checkouts() -> None:
+    bits = {"equal_bits": {"trees": (4, 4)}, "equal_texts": (1, 1), "equal_samples": (2, 2)}
+    times = {"points": [[1, 4, 64, 3.5, 0.25]], "mixed": [], "kernels": None}
+    times |= {"start_seconds": 1.5, "first_use_milliseconds": 9.0}
+    both = []
+    for commit, warm in (("abc", 0.5), ("def", 0.75)):
+        kind = {"asked": "packed", "kind": "packed"}
+        documents = {"passes": {"layers": 1, "passes": [kind | bits | times]}}
+        documents |= {"start": {"layers": 1, "passes": [kind | {"warm_start_seconds": warm}]}}
+        both.append(Results(commit, documents, {}))
+    text = page(both, "a card")
+    assert text.startswith("# Passes and decoding\n\na card, commit abc; older: commit def.\n")
+    assert "| packed, ms | packed, ms, older | packed, host ms | packed, host ms, older |" in text
+    assert "| 1 x 4 rows, 64 tokens | 3.5 | 3.5 | 0.25 | 0.25 |" in text
+    assert "| packed | 4 of 4 | 4 of 4 | 1 of 1 | 1 of 1 | 2 of 2 | 2 of 2 |" in text
+    assert "| 0.5 | 0.75 |" in text
+    assert "Not measured" not in text

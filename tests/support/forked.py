@@ -31,10 +31,13 @@ def _server() -> ForkServer:
     return ForkServer(*IMPORTED).__enter__()
 
 
-def suffolk(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in the root of the repository, with the environment variables of this process."""
+def suffolk(*arguments: str | Path, function: str = "suffolk.cli.main:main") -> subprocess.CompletedProcess[str]:
+    """Run the command in the root of the repository, with the environment variables of this process.
+
+    ``function``: what takes the words, as MODULE:NAME.
+    """
     words = [str(each) for each in arguments]
-    ending = _server().run(words)
+    ending = _server().run(words, function=function)
     return subprocess.CompletedProcess(words, ending.code, ending.output, ending.errors)
 
 
@@ -44,7 +47,7 @@ def start(*words: str, function: str = "suffolk.cli.main:main") -> ForkedProcess
 
 
 @contextmanager
-def running(*words: str) -> Iterator[Running]:
-    """Start a server, as ``tests.support.processes.running`` does."""
-    with serving(start(*words)) as server:  # type: ignore[arg-type]
+def running(*words: str, function: str = "suffolk.cli.main:main") -> Iterator[Running]:
+    """Start a server, as ``tests.support.processes.running`` does. ``function``: as of ``start``."""
+    with serving(start(*words, function=function)) as server:  # type: ignore[arg-type]
         yield server

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +21,7 @@ from suffolk.serving.decoding.engine.model.tree_attention import PackedRows, Ter
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import eager_decoder, lying, random_tree
+from tests.support.forked import suffolk
 from tests.support.tiny_models import VOCAB, tiny_model
 
 DTYPES = [dtype for dtype, element in ELEMENTS.items() if _native.skinny_gemm_supports(element)]
@@ -159,19 +156,22 @@ def test_bits_are_the_default_where_the_processor_multiplies_bf16(dtype: torch.d
         assert all(isinstance(layer, SkinnyLinear) and layer.kernel_many for layer in layers)
 
 
-@pytest.mark.parametrize(("instructions", "most"), [("avx2", {"AVX2"}), ("avx512", {"AVX2", "AVX-512"})])
-def test_older_processors_give_the_same_bits_where_they_are_asked_for(instructions: str, most: set[str]) -> None:
-    environment = os.environ | {"SUFFOLK_INSTRUCTIONS": instructions}
-    code = """
-from suffolk.serving.decoding.engine.model.same_bits import kernels
-from tests.serving.decoding.engine.test_same_bits import WIDE, Target, exact, tiny_model, torch
+def show_kernels(words: list[str]) -> int:
+    """Print whether bits are the default, whether a model that asks for them has them, and the kernels that it uses."""
+    target = exact("llama", torch.bfloat16, **WIDE)
+    print(Target.wrap(tiny_model("llama", **WIDE).bfloat16()).same_bits, target.same_bits, *kernels(target), sep=",")
+    return 0
 
-target = exact("llama", torch.bfloat16, **WIDE)
-print(Target.wrap(tiny_model("llama", **WIDE).bfloat16()).same_bits, target.same_bits, *kernels(target), sep=",")
-"""
-    command, home = [sys.executable, "-c", code], Path(__file__).parents[3]
-    shown = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=True).stdout
-    auto, bits, *names = shown.strip().split(",")
+
+@pytest.mark.parametrize(("instructions", "most"), [("avx2", {"AVX2"}), ("avx512", {"AVX2", "AVX-512"})])
+def test_older_processors_give_the_same_bits_where_they_are_asked_for(
+    instructions: str, most: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another process, because a process chooses its instructions once."""
+    monkeypatch.setenv("SUFFOLK_INSTRUCTIONS", instructions)
+    done = suffolk(function="tests.serving.decoding.engine.test_same_bits:show_kernels")
+    assert done.returncode == 0, done.stderr
+    auto, bits, *names = done.stdout.strip().split(",")
     assert (auto, bits) == ("False", "True")
     assert set(names) <= most | {"portable"}
 

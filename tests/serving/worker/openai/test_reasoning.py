@@ -61,7 +61,8 @@ def reasoner(request: pytest.FixtureRequest) -> Iterator[Reasoner]:
     target = Target.wrap(model, tokenizer, "tiny")
     drafters = {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}
     with working(target, drafters, reasoning=" ".join(marks) if is_text else "auto") as server:
-        yield Reasoner(server, request.param, marks, {str(ids[0]): 3.0, str(ids[1]): 4.0})
+        biases = (5.0, 5.5) if is_text else (3.0, 4.0)  # two characters in a row are rare: thoughts would be long
+        yield Reasoner(server, request.param, marks, dict(zip(map(str, ids), biases, strict=True)))
 
 
 @pytest.fixture
