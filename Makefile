@@ -1,5 +1,5 @@
 # make demo   build a datastore, serve it, decode with it, print the comparison with plain decoding
-# make test   all tests, in two processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    code, layers, documents        make types    mypy, strict
+# make test   all tests, in three processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    code, layers, documents        make types    mypy, strict
 # Everything sets itself up in .venv from constraints.txt; PYTHON=python3.12 takes another interpreter.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -11,7 +11,7 @@ demo: .venv/ready
 	.venv/bin/suffolk demo --folder .cache $(if $(MODEL),--model $(MODEL)) $(DEMO_ARGS)
 
 # In file order: xdist would run files of few tests last, and those are the long ones.
-TEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
+TEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 test: .venv/ready
 	.venv/bin/python -m pytest $(TEST_ARGS)
 
