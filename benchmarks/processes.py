@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from suffolk.datastore.errors import Internal, InvalidArgument
 
@@ -74,13 +77,13 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def helper_arguments(count: int, starter: str) -> list[str]:
-    """Return the ``count`` arguments of this process. If they are missing, exit with code 2 and name ``starter``."""
-    given = sys.argv[1:]
-    if len(given) != count or given[0].startswith("-"):
-        print(f"error: this is a helper process of '{starter}'; run that command", file=sys.stderr)
-        raise SystemExit(2)
-    return given
+def helper_command(function: Callable[..., dict[str, Any]], **arguments: Any) -> list[str]:
+    """Return the command that calls ``function`` in its own process, and prints the result as one line of JSON.
+
+    ``function``: of a module. ``arguments``: values for JSON.
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    return [sys.executable, "-m", "suffolk.benchmarks.processes", name, json.dumps(arguments)]
 
 
 def resident_memory() -> dict[str, int]:
@@ -135,3 +138,10 @@ def _field(status: str, name: str) -> int:
     """Return the bytes on a line of /proc/PID/status. Returns 0 if the line is missing, as for a zombie."""
     line = next((line for line in status.splitlines() if line.startswith(f"{name}:")), "")
     return int(line.split()[1]) * 1024 if line else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        print("error: this runs helper processes of 'suffolk bench'; run that command", file=sys.stderr)
+        sys.exit(2)
+    print(json.dumps(pkgutil.resolve_name(sys.argv[1])(**json.loads(sys.argv[2]))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.building import segment_build
 from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import writing
-from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.processes import helper_command, peak_memory, resident_memory, run_watched
 from suffolk.benchmarks.report import missing
 from suffolk.build_index.plan import segment_bytes
 from suffolk.build_index.progress import part_progress
@@ -27,7 +25,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
 from suffolk.datastore.manifest import Manifest
-from suffolk.datastore.segment import separator, token_dtype
+from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 YARDSTICK = "pydivsufsort"
 REPEATED_FILE = "one document again and again"
@@ -154,15 +152,8 @@ def _segment_memory(tokens: Tokens, workdir: Path, store: Manifest, threads: int
     path = workdir / "tokens.npy"
     with writing(path):
         np.save(path, ended(tokens))
-    settings = {
-        "tokens": str(path),
-        "vocab_size": store.vocab_size,
-        "order_depth": store.order_depth,
-        "threads": threads,
-    }
-    outcome: dict[str, Any] = json.loads(
-        run_watched([sys.executable, "-m", segment_build.__name__, json.dumps(settings)]).output
-    )
+    settings = {"vocab_size": store.vocab_size, "order_depth": store.order_depth, "threads": threads}
+    outcome: dict[str, Any] = json.loads(run_watched(helper_command(build_segment, path=str(path), **settings)).output)
     path.unlink()
     planned = segment_bytes(len(tokens), tokens.dtype.itemsize)
     return {
@@ -171,3 +162,18 @@ def _segment_memory(tokens: Tokens, workdir: Path, store: Manifest, threads: int
         "bytes_per_token": outcome["peak_bytes"] / len(tokens),
         "planned_bytes": planned,
     }
+
+
+def build_segment(path: str, **settings: Any) -> dict[str, Any]:
+    """Write a segment of the tokens in the file ``path``, and remove it. For a process of its own, whose memory is measured.
+
+    Returns seconds, file_bytes, and peak_bytes, the largest resident memory while sorting and writing, without the interpreter
+    and its libraries. ``settings``: as for ``write_segment``.
+    """
+    before = sum(resident_memory().values())
+    tokens, segment = np.load(path), Path(path).with_suffix(".seg")
+    begin = time.perf_counter()
+    entry = write_segment(segment, tokens, **settings)
+    seconds = time.perf_counter() - begin
+    segment.unlink()
+    return {"seconds": seconds, "peak_bytes": peak_memory() - before, "file_bytes": entry.bytes}

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted_per_second
-from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.memory.limited_process import ask
 from suffolk.benchmarks.memory.measure import random_windows
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
-from suffolk.benchmarks.processes import private_memory, run_watched
+from suffolk.benchmarks.processes import helper_command, private_memory, run_watched
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open, serving
@@ -208,7 +208,7 @@ def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_n
         "store": str(store.path), "residency": "mmap", "limit_bytes": None, "contexts": str(file), "rounds": 1,
         "max_match": MAX_MATCH, "min_match": 1, "max_nodes": max_nodes, "seed": 0,
     }  # fmt: skip
-    watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
+    watched = run_watched(helper_command(ask, settings=settings))
     segments = store.manifest.segments
     largest = max(segments, key=lambda entry: entry.bytes)
     seconds = random_read_seconds(store.path / SEGMENTS_NAME / largest.name, READS, 0)

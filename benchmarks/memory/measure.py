@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ import numpy as np
 
 from suffolk.benchmarks.datastore_options import MemoryOptions
 from suffolk.benchmarks.folder import make_folder, writing
-from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.memory.limited_process import ask
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.processes import helper_command, run_watched
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import tracked
 from suffolk.datastore import _native
@@ -93,7 +92,7 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
         "max_nodes": options.max_nodes,
         "seed": options.seed,
     }
-    watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
+    watched = run_watched(helper_command(ask, settings=settings))
     return {"limit": limit, "residency": residency, **json.loads(watched.output)}
 
 

@@ -13,14 +13,13 @@ import inspect
 import json
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.folder import make_folder, writing
-from suffolk.benchmarks.processes import helper_arguments
+from suffolk.benchmarks.processes import helper_command
 from suffolk.benchmarks.report import missing
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument, Unsupported
@@ -112,7 +111,7 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
             if built["checksums"] == checksums:
                 return index, {**built, "reused": True}
         facts.unlink(missing_ok=True)
-        command = [sys.executable, "-m", __name__, str(store), str(index)]
+        command = helper_command(build_index, store=str(store), index=str(index))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Internal(f"draftretriever could not index {store}: {done.stderr.strip()[-300:]}; leave --against out")
@@ -121,8 +120,8 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
     return index, {**built, "reused": False}
 
 
-def main(store: str, index: str) -> None:
-    """Build the index, and print the cost."""
+def build_index(store: str, index: str) -> dict[str, Any]:
+    """Build the index, and return the cost. For a process of its own."""
     begin = time.perf_counter()
     with open_datastore(store) as opened:
         writer = open_writer(index, opened.manifest.vocab_size)
@@ -134,8 +133,4 @@ def main(store: str, index: str) -> None:
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     size = Path(index).stat().st_size
-    print(json.dumps({"seconds": seconds, "peak_memory_bytes": peak, "index_bytes": size, "entries": entries}))
-
-
-if __name__ == "__main__":
-    main(*helper_arguments(2, "suffolk bench retrieval --against draftretriever"))
+    return {"seconds": seconds, "peak_memory_bytes": peak, "index_bytes": size, "entries": entries}

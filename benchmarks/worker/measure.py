@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -27,6 +26,7 @@ from suffolk.benchmarks.decode.setup import (
 )
 from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.processes import helper_command
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.worker.requests import (
     ENGINE,
@@ -37,6 +37,7 @@ from suffolk.benchmarks.worker.requests import (
     WorkerRequests,
     generate,
     run_streams,
+    send,
 )
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
@@ -163,9 +164,8 @@ def _in_process(server: WorkerServer, requests: WorkerRequests) -> StreamRun:
 def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
     """Run the clients in a separate process. Raises Internal if it fails."""
     file = folder / "requests.json"
-    file.write_text(requests.to_json())
-    command = [sys.executable, "-m", "suffolk.benchmarks.worker.requests", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    file.write_text(json.dumps(asdict(requests)))
+    done = subprocess.run(helper_command(send, file=str(file)), capture_output=True, text=True)
     if done.returncode:
         raise Internal(f"the clients over {requests.transport} failed: {done.stderr.strip()[-400:]}")
     found = json.loads(done.stdout)
