@@ -45,29 +45,6 @@ def new_folder(within: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``. At the end that file replaces ``path``.
-
-    An interrupted write leaves ``path`` unchanged.
-
-    Raises:
-        ResourceExhausted: the file cannot be written.
-    """
-    target = path.resolve()  # replace the target of a link, not the link
-    unfinished = target.with_name(f"{target.name}.unfinished")
-    with writing(path):
-        if target.exists() and not target.is_file():  # a terminal or pipe cannot be replaced
-            yield target
-            return
-        try:
-            yield unfinished
-            unfinished.replace(target)
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-
-
-@contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an ``OSError`` of a write into ResourceExhausted."""
     try:

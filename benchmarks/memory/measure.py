@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.datastore_options import MemoryOptions
-from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.benchmarks.folder import make_folder
 from suffolk.benchmarks.memory.limited_process import ask
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.plot import Panel
@@ -19,6 +19,7 @@ from suffolk.build_index.progress import tracked
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.files import write_json
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
 from suffolk.datastore.text_table import Table
 
@@ -63,8 +64,7 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
             raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
         contexts = random_windows(options.store, store.manifest, options.queries, options.context, options.seed)
     file = make_folder(options.workdir) / "contexts.json"
-    with writing(file):
-        file.write_text(json.dumps(contexts))
+    write_json(file, contexts)
     first = options.store / SEGMENTS_NAME / facts["segments"][0]["name"]
     ways = [(limit, residency) for limit in options.limits for residency in options.residencies]
     runs = list(tracked((_run(options, file, facts["bytes"], *way) for way in ways), len(ways), "limits and policies"))
