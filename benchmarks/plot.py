@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.folder import make_folder
-from suffolk.benchmarks.report import missing
+from suffolk.benchmarks.report import import_optional
 from suffolk.datastore.files import write_bytes
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442")
@@ -138,8 +138,4 @@ def _style(**settings: Any) -> Any:
 
 
 def _figure_class() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise missing("matplotlib") from error
-    return Figure
+    return import_optional("matplotlib.figure", "matplotlib").Figure

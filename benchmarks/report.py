@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import shlex
@@ -153,9 +154,12 @@ def commit() -> str | None:
     return f"{head}+changes" if changed else head
 
 
-def missing(package: str) -> Unsupported:
-    """Create the error for an optional package that is not installed."""
-    return Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}")
+def import_optional(module: str, package: str) -> Any:
+    """Import ``module``. Raises Unsupported if its ``package`` is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}") from error
 
 
 def _git(*arguments: str) -> str:

@@ -22,8 +22,8 @@ from suffolk.build_index.block import Block, Payload
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker, SegmentMaker
 from suffolk.build_index.reader import read_blocks
-from suffolk.build_index.report import peak_memory
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.host_memory import process_memory
 
 BLOCKS_PER_WORKER = 3
 """Blocks in flight per worker: one is being encoded, one is queued, and one waits for its result to be received."""
@@ -170,7 +170,7 @@ def _make_segments(encoders: BlockEncoders, gatherer: Gatherer, state: BuildStat
     blocks = read_blocks(gatherer.inputs, gatherer.options, gatherer.target.token_width, state.next)
     encoded = encoders.encode(setup, blocks)
     state.finished.extend(gatherer.gather(encoded, len(state.finished), state.generation))
-    return peak_memory() + sum(peak_memory(process) for process in encoders.processes())
+    return process_memory("VmHWM") + sum(process_memory("VmHWM", process) for process in encoders.processes())
 
 
 def on_ray(address: str, url: str | None = None) -> OpenMaker:

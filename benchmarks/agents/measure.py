@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
-from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.decode.summary import token_rate, total
@@ -19,12 +19,11 @@ from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import EDITS, AgentTasks, source_files
 from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
-from suffolk.benchmarks.rollouts.memory import ArcticDrafter, LiveMemory, Memory
+from suffolk.benchmarks.rollouts.memory import Memory, make_memory
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import check_fields
 from suffolk.datastore.text_table import Table
-from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
@@ -78,7 +77,7 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-agents-")))
         target = load_target(decoding)
-        memories = {way: _memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
+        memories = {way: make_memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
         for memory in memories.values():
             stack.callback(memory.close)
         longest = max(len(_encode(each, target, decoding.model)) for each in tasks.values())
@@ -167,8 +166,7 @@ class _Sessions:
         for way in rotated(list(self.memories), number):
             draft_options = DraftOptions(task.file if way == "prediction" else None, group=group)
             generation = self.engine.generate(ids, settings, way, decoding.max_nodes, draft_options)
-            for _ in generation:
-                pass
+            list(generation)
             answers[way] = generation.tokens
             rows.append({"way": way, **generation.stats.to_dict()})
         for way, memory in self.memories.items():
@@ -176,19 +174,6 @@ class _Sessions:
         for row in rows:
             row["identical"] = answers[row["way"]] == answers[PLAIN]
         return rows, target.tokenizer.decode(answers[PLAIN], skip_special_tokens=True)
-
-
-def _memory(way: str, folder: Path, vocab_size: int) -> Memory:
-    """Create the empty memory of a method. Raises Unsupported if the method needs a package that is not installed."""
-    makers: dict[str, Callable[[], Memory]] = {
-        PLAIN: lambda: Memory(None),
-        "prompt-lookup": lambda: Memory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
-        "prediction": lambda: LiveMemory(folder / "predicted", vocab_size, "hybrid", alone=True),
-        "own store": lambda: LiveMemory(folder / "own", vocab_size, "hybrid", alone=True),
-        "shared store": lambda: LiveMemory(folder / "shared", vocab_size, "hybrid"),
-        "arctic": lambda: Memory(ArcticDrafter()),
-    }
-    return makers[way]()
 
 
 def _encode(task: _Task, target: Any, model: str) -> Sequence[int]:

@@ -128,8 +128,7 @@ def run_batch(
                 next(running[0], None)
         running.append(engine.generate(text, settings, "none" if way == PLAIN else way, max_nodes))
     for generation in running:
-        for _ in generation:
-            pass
+        list(generation)
     seconds = time.perf_counter() - begin
     outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
     return BatchRun(size, way, outputs, engine.stats()["batched_requests"] - before["batched_requests"], seconds)

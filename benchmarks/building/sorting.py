@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import time
@@ -17,13 +16,14 @@ import numpy.typing as npt
 
 from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import writing
-from suffolk.benchmarks.processes import helper_command, peak_memory, resident_memory, run_watched
-from suffolk.benchmarks.report import missing
+from suffolk.benchmarks.processes import helper_command, resident_memory, run_watched
+from suffolk.benchmarks.report import import_optional
 from suffolk.build_index.plan import segment_bytes
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import separator, token_dtype, write_segment
 
@@ -54,15 +54,8 @@ def measure_sorting(tokens: Tokens, workdir: Path, options: BuildingOptions, sto
 
 
 def require_yardstick() -> Callable[[bytes], object]:
-    """Return ``pydivsufsort.divsufsort``, the sort that Suffolk's is compared to.
-
-    Raises:
-        Unsupported: the package is not installed.
-    """
-    try:
-        divsufsort: Callable[[bytes], object] = importlib.import_module("pydivsufsort").divsufsort
-    except ImportError as error:
-        raise missing("pydivsufsort") from error
+    """Return ``pydivsufsort.divsufsort``, the sort that Suffolk's is compared to. Raises Unsupported if it is not installed."""
+    divsufsort: Callable[[bytes], object] = import_optional(YARDSTICK, YARDSTICK).divsufsort
     return divsufsort
 
 
@@ -176,4 +169,4 @@ def build_segment(path: str, **settings: Any) -> dict[str, Any]:
     entry = write_segment(segment, tokens, **settings)
     seconds = time.perf_counter() - begin
     segment.unlink()
-    return {"seconds": seconds, "peak_bytes": peak_memory() - before, "file_bytes": entry.bytes}
+    return {"seconds": seconds, "peak_bytes": process_memory("VmHWM") - before, "file_bytes": entry.bytes}

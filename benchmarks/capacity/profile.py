@@ -18,7 +18,7 @@ from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted
 from suffolk.benchmarks.memory.limited_process import ask
 from suffolk.benchmarks.memory.measure import random_windows
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
-from suffolk.benchmarks.processes import helper_command, private_memory, run_watched
+from suffolk.benchmarks.processes import helper_command, run_watched
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open, serving
@@ -32,6 +32,7 @@ from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.files import write_json
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.messages import columns
@@ -77,7 +78,7 @@ def measure_calls(
             )
             sizes.append((len(requests[0]), _reply_bytes(remote, batches, max_nodes) / size))
             done()
-        memory = private_memory(server)
+        memory = process_memory("RssAnon", server)
     few, many = BATCHES
     slopes = [(after - before) / (many - few) for before, after in zip(ends[0], ends[1], strict=True)]
     each = (sizes[1][0] - sizes[0][0]) / (many - few)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import resource
@@ -19,7 +18,7 @@ from suffolk.benchmarks.folder import first_tokens, make_folder, writing
 from suffolk.benchmarks.parts import time_alternating, time_rounds
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import run_watched
-from suffolk.benchmarks.report import missing, quantiles_us
+from suffolk.benchmarks.report import import_optional, quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, spoil
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
@@ -28,6 +27,7 @@ from suffolk.datastore.segment import separator, token_dtype
 from suffolk.datastore.text_table import Table
 
 OURS, RIVAL = "suffolk", "infini-gram"
+ENGINE = "infini_gram.engine"
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")
 NOTES = (
@@ -47,7 +47,7 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         Unsupported: infini-gram is not installed, or cannot hold the tokens.
         Internal: two counts differ.
     """
-    require_package()
+    import_optional(ENGINE, RIVAL)
     path = options.store
     if options.tokens is not None:
         with open_datastore(path) as whole:
@@ -146,11 +146,10 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     An index of the same generation is reused.
 
     Raises:
-        Unsupported: infini-gram is not installed, or the datastore's tokens are wider than 2 bytes.
+        Unsupported: the datastore's tokens are wider than 2 bytes.
         Internal: the package failed to build it.
         ResourceExhausted: the folder cannot be written.
     """
-    require_package()
     if token_dtype(store.manifest.vocab_size) != np.uint16:
         raise Unsupported(
             f"{store.path} stores ids in 4 bytes; infini-gram takes 2, so use a datastore of at most 65,535 ids"
@@ -185,20 +184,8 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
 
 def open_engine(folder: Path) -> Any:
     """Return infini-gram's engine over an index; ``count(input_ids=...)`` returns a dictionary with ``count``."""
-    engine = importlib.import_module("infini_gram.engine").InfiniGramEngine
+    engine = import_optional(ENGINE, RIVAL).InfiniGramEngine
     return engine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
-
-
-def require_package() -> None:
-    """Check before a long run that the package is installed.
-
-    Raises:
-        Unsupported: the package is not installed.
-    """
-    try:
-        importlib.import_module("infini_gram.engine")
-    except ImportError as error:
-        raise missing("infini-gram") from error
 
 
 def _parts(folder: Path) -> int:

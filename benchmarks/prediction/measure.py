@@ -179,8 +179,7 @@ def _row(
 
 
 def _finished(generation: Generation) -> Generation:
-    for _ in generation:
-        pass
+    list(generation)
     return generation
 
 

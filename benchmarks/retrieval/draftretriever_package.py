@@ -8,7 +8,6 @@ context.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import resource
@@ -20,7 +19,7 @@ from typing import Any
 
 from suffolk.benchmarks.folder import make_folder, writing
 from suffolk.benchmarks.processes import helper_command
-from suffolk.benchmarks.report import missing
+from suffolk.benchmarks.report import import_optional
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument, Unsupported
 
@@ -38,7 +37,7 @@ class DraftRetriever:
 
     def __init__(self, index: Path) -> None:
         self.searches = 0
-        self._reader = _module().Reader(str(index))
+        self._reader = require_package().Reader(str(index))
 
     def search(self, context: Sequence[int]) -> list[list[int]]:
         """Search once; return the tree's paths after the context, padded with NO_TOKEN. Empty if nothing was found.
@@ -60,36 +59,29 @@ class DraftRetriever:
         return []
 
 
-def require_package() -> None:
-    """Check before a long run that the package is installed.
+def require_package() -> Any:
+    """Return the module of the package.
 
     Raises:
         Unsupported: the package is missing, or is not the published one.
     """
-    _module()
+    module = import_optional("draftretriever", "draftretriever")
+    if "file_path" not in inspect.signature(module.Writer).parameters:
+        raise Unsupported(
+            "the installed draftretriever is not the published 0.1.x; run: pip install draftretriever==0.1.1"
+        )
+    return module
 
 
 def open_writer(index: str, vocab_size: int) -> Any:
     """Create a writer with ``add_entry(list of ids)`` and ``finalize()``."""
-    return _module().Writer(index, vocab_size=vocab_size)
+    return require_package().Writer(index, vocab_size=vocab_size)
 
 
 def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
     """Return the nodes of the tree with ``paths``. A node is represented by its path from the root."""
     whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
     return {path[:depth] for path in whole for depth in range(1, len(path) + 1)}
-
-
-def _module() -> Any:
-    try:
-        module = importlib.import_module("draftretriever")
-    except ImportError as error:
-        raise missing("draftretriever") from error
-    if "file_path" not in inspect.signature(module.Writer).parameters:
-        raise Unsupported(
-            "the installed draftretriever is not the published 0.1.x; run: pip install draftretriever==0.1.1"
-        )
-    return module
 
 
 def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:

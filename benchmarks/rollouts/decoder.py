@@ -80,8 +80,7 @@ class EngineDecoder:
             for job in jobs
         ]
         for job, generation in zip(jobs, running, strict=True):
-            for _ in generation:
-                pass
+            list(generation)
             learn(job.prompt, [generation.tokens])
         return [generation.request for generation in running]
 

@@ -20,11 +20,12 @@ from suffolk.build_index.on_ray.connection import Lost, connected, ray_errors
 from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.plan import STORE_BYTES_PER_TOKEN, WORKER_BYTES, segment_bytes
-from suffolk.build_index.report import count, peak_memory
+from suffolk.build_index.report import count
 from suffolk.build_index.skipped import BuildCounts
 from suffolk.build_index.workspace import disk_error
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Field, Unavailable
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.segment import token_dtype
 
 SORT_CORES = 4
@@ -67,7 +68,7 @@ def _make(url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeS
     work = _Work(url, gatherer, state, setup, cluster)
     with ray_errors():
         work.run()
-    return peak_memory() + work.task_memory
+    return process_memory("VmHWM") + work.task_memory
 
 
 def task_memory(tokens: int, width: int) -> int:

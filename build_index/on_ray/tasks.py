@@ -17,13 +17,13 @@ from suffolk.build_index.on_ray.cluster import scratch_folder
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
-from suffolk.build_index.report import peak_memory
 from suffolk.build_index.skipped import BuildCounts, Skipped
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import named_by_content
 from suffolk.datastore import _native
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.errors import ResourceExhausted
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
@@ -94,7 +94,7 @@ def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[En
         settings: EncodeSetup = ray.get(setup[0])
         _encoder = build, BlockEncoder(settings)
     block = _encoder[1].encode(payload)
-    return block, Encoded(len(block.tokens), block.counts, block.left_out, peak_memory())
+    return block, Encoded(len(block.tokens), block.counts, block.left_out, process_memory("VmHWM"))
 
 
 def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator[Any]:
@@ -130,9 +130,9 @@ def _sort(path: Path, blocks: Iterable[EncodedBlock], setup: SortSetup) -> Itera
     named = named_by_content(entry)
     if setup.url is not None:
         _send(path, named, RemoteFolder(setup.url))
-        yield Sorted(named, peak_memory())
+        yield Sorted(named, process_memory("VmHWM"))
         return
-    yield Sorted(named, peak_memory())
+    yield Sorted(named, process_memory("VmHWM"))
     with open(path, "rb") as written:
         while part := written.read(PART_BYTES):
             yield part
