@@ -17,12 +17,12 @@ from suffolk.build_index.gather import BuildState, Gatherer
 from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
 from suffolk.build_index.on_ray.cluster import Cluster, find_cluster, working_nodes
 from suffolk.build_index.on_ray.connection import Lost, connected, ray_errors
-from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
+from suffolk.build_index.on_ray.tasks import sort_segment
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.plan import STORE_BYTES_PER_TOKEN, WORKER_BYTES, segment_bytes
 from suffolk.build_index.report import count
 from suffolk.build_index.skipped import BuildCounts
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_errors
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Field, Unavailable
 from suffolk.datastore.host_memory import process_memory
@@ -172,8 +172,13 @@ class _Work:
             num_returns="streaming",
             max_retries=0,
         )
-        setup = SortSetup(target.vocab_size, target.order_depth, target.fingerprint, cores, self.url)
-        parts = task.remote(name, gathering.blocks, setup)
+        settings = {
+            "vocab_size": target.vocab_size,
+            "order_depth": target.order_depth,
+            "fingerprint": target.fingerprint,
+            "threads": cores,
+        }
+        parts = task.remote(name, gathering.blocks, settings, self.url)
         return _Sorting(parts, gathering.last.place, gathering.counts, self.gatherer.skipped.size)
 
     def _sort_cores(self) -> int:
@@ -183,26 +188,23 @@ class _Work:
         """Add the oldest segment to the journal. First write and verify its file, unless the segment's task has sent the file."""
         sorting = self._sorting[0]
         self._wait(sorting.parts)
-        done: Sorted = ray.get(next(sorting.parts))
-        self.task_memory = max(self.task_memory, done.memory)
+        entry, memory = ray.get(next(sorting.parts))
+        self.task_memory = max(self.task_memory, memory)
         if self.url is None:
-            self._write(self.gatherer.workspace.new_segment(done.entry.name), sorting.parts)
+            self._write(self.gatherer.workspace.new_segment(entry.name), sorting.parts)
         self.state.finished.append(
-            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.skipped_bytes)
+            self.gatherer.finish(entry, sorting.place.next, sorting.counts, sorting.skipped_bytes)
         )
         self._sorting.popleft()
 
     def _write(self, path: Path, parts: Iterable[Any]) -> None:
         """Write a file from ``parts``, and verify it."""
-        try:
-            with open(path, "wb") as file:
-                for part in parts:
-                    self._wait(part)
-                    file.write(ray.get(part))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise disk_error(path, error) from error
+        with disk_errors(path), open(path, "wb") as file:
+            for part in parts:
+                self._wait(part)
+                file.write(ray.get(part))
+            file.flush()
+            os.fsync(file.fileno())
         _native.Segment(os.fspath(path)).verify("checksums")
 
     @staticmethod

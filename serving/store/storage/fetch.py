@@ -8,14 +8,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.report import megabytes
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_errors
 from suffolk.datastore.errors import Corruption, NotFound, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, tokenizer_name
@@ -140,7 +139,7 @@ class _Files:
         """Write a part when it is there. After the last one, verify the file and give it its name. Returns the part's bytes."""
         data = self.remote.end_read(self.name(part), part.end - part.start, reading)
         path = _part_path(self.folder, part.entry)
-        with _disk_errors(path):
+        with disk_errors(path):
             path.touch()
             with open(path, "r+b") as file:
                 file.seek(part.start)
@@ -162,14 +161,6 @@ class _Files:
         except Corruption as error:
             path.unlink()
             raise _damaged(self.remote.place(self.name(part))) from error
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error) from error
 
 
 class Meter:
