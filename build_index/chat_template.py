@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from suffolk.build_index.conversation import Message
-from suffolk.build_index.generic_tools import generic_messages, lacks_tools
-from suffolk.build_index.message_forms import simpler_forms
+from suffolk.build_index.message_forms import generic_messages, lacks_tools, simpler_forms
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.hub import model_file
 

@@ -139,7 +139,7 @@ def write_results(
         "costs": costs or None,
         "recorded": recorded_lengths(recordings),
         "stopped": stopped,
-        "verdict": judge([row for row in rows if row["group"] == ALL]).to_dict(),
+        "verdict": asdict(judge([row for row in rows if row["group"] == ALL])),
         "results": rows,
     }
     write_json(path, document)
@@ -180,10 +180,6 @@ class Verdict:
     alone: float | None
     texts: int
     tokens: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """The verdict as text."""

@@ -105,17 +105,11 @@ def _measure_set(
 def _calls(store: Datastore, options: RetrievalBenchOptions) -> dict[str, Call]:
     match = options.max_match, options.min_match
     size = options.max_depth, options.max_nodes
-
-    def lookup(context: Sequence[int]) -> object:
-        return store.lookup(context, *match)
-
-    def draft(context: Sequence[int]) -> object:
-        return store.draft(context, *match, *size)
-
-    def both(context: Sequence[int]) -> object:
-        return store.lookup(context, *match), store.draft(context, *match, *size)
-
-    return {"lookup": lookup, DRAFT: draft, BOTH: both}
+    return {
+        "lookup": lambda context: store.lookup(context, *match),
+        DRAFT: lambda context: store.draft(context, *match, *size),
+        BOTH: lambda context: (store.lookup(context, *match), store.draft(context, *match, *size)),
+    }
 
 
 def _measure_batches(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.build_index.report import count
-from suffolk.capacity.bill import Bill, Building, Prices, bill_of, building_of
+from suffolk.capacity.bill import Bill, Building, bill_of, building_of
 from suffolk.capacity.comparison import compare_plan, comparison_lines, comparison_result
 from suffolk.capacity.need import Need, NeededLoad, NeededText, Node, NodeUse, amount, amount_option, size
 from suffolk.capacity.plan import CapacityPlan, Relaxation, best_plan, network_bytes, relaxations
@@ -64,9 +64,9 @@ class Options(NeededLoad, NeededText, NodeOptions, NodeUse, PriceOptions, Config
 
 def run(options: Options) -> int:
     plan = plan_of(options)
-    prices = Prices(**{each.name: getattr(options, f"price_{each.name}") for each in fields(Prices)})
+    prices = options.price_node_hour, options.price_storage_tb, options.price_network_tb
     need, costs = plan.shard.need, plan.shard.costs
-    shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, prices), relaxations(plan, costs)
+    shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, *prices), relaxations(plan, costs)
     compared = compare_plan(plan) if options.simulate else []
     if options.json:
         print(json.dumps(plan_result(*shown) | {"simulation": comparison_result(compared)}))
