@@ -76,7 +76,10 @@ def build(
     inputs = find_inputs(options)
     require_spared(options.skipped, inputs.files)
     if inputs.textless:
-        show.note(_textless(inputs))
+        show.note(
+            f"{count(len(inputs.textless), 'file')} of JSON records without a text: left out, or read as plain text if the name "
+            f"ends with .json; the first is {inputs.textless[0]}; --text-field names the field"
+        )
     if tables := [file.path for file in inputs.files if file.kind == "text" and is_table(file.path)]:
         show.note(
             f"{count(len(tables), 'table')} of CSV as one text each, with all columns; the first is {tables[0]}; write the rows as "
@@ -188,13 +191,6 @@ def _prove(inputs: Inputs, target: BuildTarget, options: BuildOptions) -> Proof:
         facts = Proof(False, "no text in the sampled files to prove the fast path on", growth=sample.growth)
         return replace(facts, tokens=sample.recorded, text_bytes=4 * sample.recorded)
     return prove(target.tokenizer, sample, options.tokenization)
-
-
-def _textless(inputs: Inputs) -> str:
-    return (
-        f"{count(len(inputs.textless), 'file')} of JSON records without a text: left out, or read as plain text if the name ends "
-        f"with .json; the first is {inputs.textless[0]}; --text-field names the field"
-    )
 
 
 def _workers(inputs: Inputs, options: BuildOptions) -> int:

@@ -11,7 +11,10 @@ _SELF_GROUP = Path("/proc/self/cgroup")
 
 def host_memory() -> int:
     """Bytes that can still be allocated: the minimum over the machine and all enclosing cgroups; 2**62 if unknown."""
-    return min(_host_available(), _cgroup_available())
+    free = _bytes_of(Path("/proc/meminfo"), "MemAvailable") or _UNLIMITED  # not Linux: no limit is known
+    innermost = _GROUPS / _group_name()
+    groups = (group for group in (innermost, *innermost.parents) if group.is_relative_to(_GROUPS))
+    return min(free, *map(_available_in, groups))
 
 
 def process_memory(kind: str, process: int | str = "self") -> int:
@@ -30,15 +33,6 @@ def _bytes_of(file: Path, name: str) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
-
-
-def _host_available() -> int:
-    return _bytes_of(Path("/proc/meminfo"), "MemAvailable") or _UNLIMITED  # not Linux: no limit is known
-
-
-def _cgroup_available() -> int:
-    innermost = _GROUPS / _group_name()
-    return min(_available_in(group) for group in (innermost, *innermost.parents) if group.is_relative_to(_GROUPS))
 
 
 def _group_name() -> str:

@@ -34,7 +34,15 @@ METHODS = ("prompt-lookup", "prediction", "own store", "shared store", "arctic")
 USUAL_METHODS = METHODS[:-1]
 _TASK = "{edit} Change nothing else. Answer with the whole file and no explanation.\n\n```python\n{file}\n```"
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)(?:\n```|$)", re.DOTALL)
-HEADERS = ("sessions", "method", "tokens/s", "speed-up", "least", "M", "identical")
+COLUMNS = {
+    "sessions": "{part}",
+    "method": "{way}",
+    "tokens/s": "{tokens_per_second:.1f}",
+    "speed-up": "{speed_up:.2f}",
+    "least": "{speed_up_least:.2f}",
+    "M": "{mean_generated_length:.2f}",
+    "identical": "{identical} of {turns}",
+}
 NOTES = (
     "a turn: the prompt holds the file as it is now and asks for one edit; the answer is the whole file",
     "own store: hybrid with a live store of the session's earlier answers; shared store: of all sessions' answers",
@@ -227,7 +235,7 @@ def edited_file(answer: str) -> str:
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
-    return [Table(HEADERS, [_row(each) for each in results["summary"]])]
+    return [Table.of(COLUMNS, results["summary"])]
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:
@@ -236,15 +244,3 @@ def plots(results: dict[str, Any]) -> list[Panel]:
     parts, ways = (list(dict.fromkeys(each[name] for each in summary)) for name in ("part", "way"))
     bars = {part: [each["speed_up"] for each in summary if each["part"] == part] for part in parts}
     return [Panel("speed-up", "times plain decoding", ways, bars)]
-
-
-def _row(each: dict[str, Any]) -> list[object]:
-    return [
-        each["part"],
-        each["way"],
-        f"{each['tokens_per_second']:.1f}",
-        f"{each['speed_up']:.2f}",
-        f"{each['speed_up_least']:.2f}",
-        f"{each['mean_generated_length']:.2f}",
-        f"{each['identical']} of {each['turns']}",
-    ]

@@ -57,7 +57,10 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         folder, built = cached_index(store, options.workdir / path.name)
         engine = open_engine(folder)
         facts = store.info()
-        calls = {OURS: _our_count(store), RIVAL: lambda ids: int(engine.count(input_ids=ids)["count"])}
+        calls: dict[str, Callable[[Sequence[int]], int]] = {
+            OURS: lambda ids: store.lookup(ids, len(ids), len(ids)).count,
+            RIVAL: lambda ids: int(engine.count(input_ids=ids)["count"]),
+        }
 
         def measured(length: int) -> tuple[str, dict[str, Any]]:
             seen = sample_seen(tokens, starts, options.queries, max(2, length), 0, options.seed)
@@ -71,10 +74,6 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         "infini_gram_index": {**built, "bytes_per_token": built["bytes"] / facts["tokens"]},
         "lengths": lengths,
     }
-
-
-def _our_count(store: Datastore) -> Callable[[Sequence[int]], int]:
-    return lambda ids: store.lookup(ids, len(ids), len(ids)).count
 
 
 def _measure(

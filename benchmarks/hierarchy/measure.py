@@ -127,7 +127,8 @@ def _plan(
     begin = time.perf_counter()
     plans = [] if is_given else plans_by_size(levels, options.depth)
     if plans:
-        _say(f"planned {len(levels.levels)} levels in {(time.perf_counter() - begin) * 1e3:.0f} ms: {fastest(plans)}")
+        took = (time.perf_counter() - begin) * 1e3
+        print(f"planned {len(levels.levels)} levels in {took:.0f} ms: {fastest(plans)}", file=sys.stderr, flush=True)
     return found, plans, levels
 
 
@@ -173,7 +174,3 @@ def _run(
             )  # fmt: skip
         )
     return outcomes, plain
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

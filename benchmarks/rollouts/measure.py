@@ -27,7 +27,17 @@ from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
-HEADERS = ("epoch", "method", "tokens/s", "speed-up", "M", "drafted", "accepted", "keeping us/token", "identical")
+COLUMNS = {
+    "epoch": "{epoch}",
+    "method": "{way}",
+    "tokens/s": "{tokens_per_second:.1f}",
+    "speed-up": "{speed_up:.3f}",
+    "M": "{mean_generated_length:.2f}",
+    "drafted": "{drafted_tokens:,}",
+    "accepted": "{accepted_tokens:,}",
+    "keeping us/token": "{keeping_microseconds_a_token:.1f}",
+    "identical": "{identical} of {answers}",
+}
 NOTES = (
     "speed-up: ratio of all tokens per second to plain decoding, prompts and the keeping of answers included",
     "with --answers: passes and sampling take their measured cost, all else takes processor time",
@@ -193,7 +203,7 @@ def _rate(row: dict[str, Any]) -> float:
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
-    parts: list[str | Table] = [Table(HEADERS, [_row(each) for each in results["summary"]])]
+    parts: list[str | Table] = [Table.of(COLUMNS, results["summary"])]
     if results["prompts_skipped"]:
         parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
     return parts
@@ -211,18 +221,4 @@ def plots(results: dict[str, Any]) -> list[Panel]:
     return [
         Panel("speed-up", "times plain decoding", ways, by_epoch("speed_up")),
         Panel("M", "tokens per pass", ways, by_epoch("mean_generated_length")),
-    ]
-
-
-def _row(each: dict[str, Any]) -> list[object]:
-    return [
-        each["epoch"],
-        each["way"],
-        f"{each['tokens_per_second']:.1f}",
-        f"{each['speed_up']:.3f}",
-        f"{each['mean_generated_length']:.2f}",
-        each["drafted_tokens"],
-        each["accepted_tokens"],
-        f"{each['keeping_microseconds_a_token']:.1f}",
-        f"{each['identical']} of {each['answers']}",
     ]

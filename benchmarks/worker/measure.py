@@ -131,7 +131,10 @@ def _turns(
         def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
             requests = _requests(server, transport, texts, size, drafter, options)
             cpu = time.process_time()
-            run = _in_process(server, requests) if transport == ENGINE else _outside(requests, Path(folder))
+            if transport == ENGINE:
+                run = run_streams(partial(generate, server.service.engine, requests), texts, size)
+            else:
+                run = _outside(requests, Path(folder))
             return TransportRun(number, size, drafter, transport, run, time.process_time() - cpu)
 
         for transport in TRANSPORTS:
@@ -155,10 +158,6 @@ def _requests(
 ) -> WorkerRequests:
     address = server.listening[0] if transport == GRPC else server.http
     return WorkerRequests(transport, str(address), prompts, size, drafter, options.max_nodes, options.sampling)
-
-
-def _in_process(server: WorkerServer, requests: WorkerRequests) -> StreamRun:
-    return run_streams(partial(generate, server.service.engine, requests), requests.prompts, requests.streams)
 
 
 def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:

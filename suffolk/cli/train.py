@@ -108,6 +108,7 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
                 raise InvalidArgument(
                     f"{self.given[name].label} has no effect without --regenerate; add that, or leave this out"
                 )
+        answers = {name.removeprefix("answer_"): getattr(self, name) for name in _ANSWERS}
         return passed_on(
             self,
             TrainOptions,
@@ -115,11 +116,8 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
             corpora=self.corpus,
             head_options=self.head_option,
             cache_bytes=self.feature_cache,
-            regenerate=self._regeneration() if self.regenerate else None,
+            regenerate=Regeneration(**answers) if self.regenerate else None,
         )
-
-    def _regeneration(self) -> Regeneration:
-        return Regeneration(**{name.removeprefix("answer_"): getattr(self, name) for name in _ANSWERS})
 
 
 def run(options: Options) -> int:
