@@ -101,12 +101,6 @@ class GrowingIndex(ABC):
     def close(self) -> None:
         """Free the memory."""
 
-    def time_draft(self, context: Sequence[int]) -> tuple[float, int]:
-        """Return the seconds of a draft from Python, and its nodes."""
-        begin = time.perf_counter()
-        nodes = self.draft(context)
-        return time.perf_counter() - begin, nodes
-
 
 class LiveIndex(GrowingIndex):
     """Suffolk's live index, in memory alone."""

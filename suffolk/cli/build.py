@@ -24,10 +24,10 @@ from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import passed_on
 from suffolk.cli.storage import push_facts
+from suffolk.cli.store_lines import change_report
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.files import name_text
-from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.store.storage.build import build_at
 from suffolk.serving.store.storage.push import KEEP
@@ -111,11 +111,7 @@ def run(options: Options) -> int:
         return _build_at(options, build_options)
     with show_progress() as progress:
         report = build(build_options, progress, segments_here if options.ray is None else on_ray(options.ray))
-    readers = wait_for_readers(build_options.output, report.generation)
-    if options.json:
-        print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))
-    else:
-        print("\n".join([*report.lines(), *reader_lines(readers, report.generation)]))
+    print(change_report(report.to_dict(), report.lines(), build_options.output, True, options.json))
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,13 +46,8 @@ AWS_ENDPOINT_URL=http://127.0.0.1:9000 suffolk push STORE s3://bucket/code      
     json: bool = option(False, "print one JSON object")
 
     def run(self) -> int:
-        try:
-            with show_progress() as progress:
-                report = push(self.store, self.url, self.keep, progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"before the end; readers of {self.url} see no unfinished generation; run the command again to continue"
-            ) from None
+        with _resumable(self.url), show_progress() as progress:
+            report = push(self.store, self.url, self.keep, progress)
         print(json.dumps(asdict(report)) if self.json else "\n".join(push_lines(report)))
         if is_live(self.store):
             print(
@@ -83,13 +80,8 @@ suffolk serve s3://bucket/code --cache /var/cache/suffolk      without a pull: s
     json: bool = option(False, "print one JSON object")
 
     def run(self) -> int:
-        try:
-            with show_progress() as progress:
-                report = pull(self.url, self.store, self.generation, self.replace, progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"before the end; readers of {self.store} see no unfinished generation; run the command again to continue"
-            ) from None
+        with _resumable(self.store), show_progress() as progress:
+            report = pull(self.url, self.store, self.generation, self.replace, progress)
         print(change_report(asdict(report), _pull_lines(report), self.store, report.changed, self.json))
         return 0
 
@@ -126,6 +118,17 @@ suffolk generations s3://bucket/code --rollback 11"""
 
 
 COMMANDS = {"push": Push, "pull": Pull, "generations": Generations}
+
+
+@contextmanager
+def _resumable(place: object) -> Iterator[None]:
+    """Add to Ctrl-C that ``place`` is unchanged, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"before the end; readers of {place} see no unfinished generation; run the command again to continue"
+        ) from None
 
 
 def push_lines(report: PushReport) -> list[str]:
