@@ -33,10 +33,15 @@ from suffolk.datastore.files import read_bounded, write_json
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
+from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.drafters.registry import NONE, find
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text, has_template, read_prompt
+from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 LOCAL = (
@@ -47,11 +52,8 @@ LOCAL = (
 
 
 if TYPE_CHECKING:
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-    from suffolk.serving.decoding.engine.loop.drafter import Drafter
     from suffolk.serving.decoding.engine.loop.engine import Engine
     from suffolk.serving.decoding.engine.loop.generation import Generation
-    from suffolk.serving.decoding.engine.loop.step import Step
     from suffolk.serving.decoding.engine.model.target import Target
 
 
@@ -83,8 +85,6 @@ def run(options: Options) -> int:
         kept_calibration(options.calibration) as calibration,
         opened_stores(options.datastore if uses_stores else [], options.deadline_ms, limits, options.model) as stores,
     ):
-        from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
-
         config = options.drafter_config()
         if not config.parts():
             make_drafter(name, 1, stores)  # report missing parts before a model is loaded
@@ -109,7 +109,6 @@ def _generate(
     stores: list[Retriever],
     draft_options: DraftOptions,
 ) -> int:
-    from suffolk.serving.decoding.engine.costs.cost_store import find_costs
     from suffolk.serving.decoding.engine.loop.request import Request
     from suffolk.serving.decoding.replay.recorder import opened_recorder
 

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from suffolk.cli.generate_options import Options
 from suffolk.cli.source_colours import Colours, legend, paint
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.files import write_text
@@ -102,9 +103,6 @@ def _failed(failures: dict[str, int]) -> str:
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failures.items()))
     return f"{sum(failures.values())} failed" + (f" ({reasons})" if reasons else "")
 
-
-if TYPE_CHECKING:
-    from suffolk.cli.generate_options import Options
 
 _PASSAGES = 2
 """Number of passages shown for each accepted token."""

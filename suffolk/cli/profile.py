@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from suffolk.build_index.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
@@ -25,12 +25,9 @@ from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.datastore.settings import Count, Within, option
-from suffolk.serving.decoding.engine.costs.cost_model import SIZES, grid
+from suffolk.serving.decoding.engine.costs.cost_model import SIZES, CostModel, Sample, grid
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
-
-if TYPE_CHECKING:
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample
-
 
 CONTEXTS = [128, 1024]
 EXAMPLES = """
@@ -75,8 +72,6 @@ def run(options: Options) -> int:
     find_folder(options.model)
 
     from suffolk.serving.decoding.engine.costs.cost_measurement import time_points
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-    from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
     from suffolk.serving.decoding.engine.model.int8_linear import compress
     from suffolk.serving.decoding.engine.model.same_bits import kernel_lines, kernels
 
