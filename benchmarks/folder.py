@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +53,24 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; choose another place") from error
+
+
+def built_once(index: Path, facts: Path, store: Datastore, build: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Make ``index``, a file or folder over ``store``, by ``build``. Return the cost, which the file ``facts`` keeps.
+
+    An index of the same generation is reused. Raises as ``build``, and ResourceExhausted: the folder cannot be written.
+    """
+    checksums = [segment.checksum for segment in store.manifest.files()]
+    with writing(facts):
+        if index.exists() and facts.is_file():
+            kept: dict[str, Any] = json.loads(facts.read_text())
+            if kept["checksums"] == checksums:
+                return kept | {"reused": True}
+        facts.unlink(missing_ok=True)
+    built = build() | {"checksums": checksums}
+    with writing(facts):
+        facts.write_text(json.dumps(built))
+    return built | {"reused": False}
 
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
@@ -19,7 +16,7 @@ from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import EDITS, AgentTasks, source_files
 from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
-from suffolk.benchmarks.rollouts.memory import Memory, make_memory
+from suffolk.benchmarks.rollouts.memory import Memory, opened_memories
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import check_fields
@@ -82,22 +79,16 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
     """
     decoding = options.decoding
     tasks = _first_tasks(options)
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-agents-")))
-        target = load_target(decoding)
-        memories = {way: make_memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
-        for memory in memories.values():
-            stack.callback(memory.close)
-        longest = max(len(_encode(each, target, decoding.model)) for each in tasks.values())
-        capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+    target = load_target(decoding)
+    longest = max(len(_encode(each, target, decoding.model)) for each in tasks.values())
+    capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+    with opened_memories(options.methods, target.vocab_size) as memories:
         found = find_costs(target, 1, decoding.costs)
         drafters = {way: memory.drafter for way, memory in memories.items()}
-        engine = stack.enter_context(
-            Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False)
-        )
-        sessions = _Sessions(engine, memories, options)
-        count = len(tasks) * options.sessions * sessions.turns
-        kept, stopped = keep(sessions.run(tasks), count, "turns of all sessions")
+        with Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False) as engine:
+            sessions = _Sessions(engine, memories, options)
+            count = len(tasks) * options.sessions * sessions.turns
+            kept, stopped = keep(sessions.run(tasks), count, "turns of all sessions")
     runs = [row for rows in kept for row in rows]
     return {
         "stopped": stopped,

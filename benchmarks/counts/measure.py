@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from suffolk.benchmarks.datastore_options import CountingOptions
-from suffolk.benchmarks.folder import first_tokens, make_folder, writing
+from suffolk.benchmarks.folder import built_once, first_tokens, make_folder, writing
 from suffolk.benchmarks.parts import time_alternating, time_rounds
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import run_watched
@@ -135,7 +135,6 @@ def plots(results: dict[str, Any]) -> list[Panel]:
 
 
 MEMORY_GIB = 8
-FACTS = "facts.json"
 LEAST_PART = 10_000_000
 
 
@@ -153,14 +152,12 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
         raise Unsupported(
             f"{store.path} stores ids in 4 bytes; infini-gram takes 2, so use a datastore of at most 65,535 ids"
         )
-    checksums = [segment.checksum for segment in store.manifest.files()]
     folder = workdir / "infini-gram"
-    facts = folder / FACTS
+    return folder, built_once(folder, folder / "facts.json", store, partial(_build_index, store, folder))
+
+
+def _build_index(store: Datastore, folder: Path) -> dict[str, Any]:
     with writing(folder):
-        if facts.is_file():
-            built: dict[str, Any] = json.loads(facts.read_text())
-            if built["checksums"] == checksums:
-                return folder, {**built, "reused": True}
         shutil.rmtree(folder, ignore_errors=True)
         _write_tokens(store, make_folder(folder).absolute())
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -168,17 +165,12 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     command += ["--data_dir", str(folder.absolute()), "--save_dir", str(folder.absolute())]
     command += ["--mem", str(MEMORY_GIB), "--cpus", str(_parts(folder)), "--ulimit", str(most_files)]
     watched = run_watched(command)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    built = {
-        "checksums": checksums,
+    return {
         "seconds": watched.seconds,
         "cpu_seconds": watched.cpu_seconds,
         "peak_bytes": watched.peak_bytes,
-        "bytes": size,
+        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
     }
-    with writing(facts):
-        facts.write_text(json.dumps(built))
-    return folder, {**built, "reused": False}
 
 
 def open_engine(folder: Path) -> Any:

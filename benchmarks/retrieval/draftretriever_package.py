@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.benchmarks.folder import built_once, make_folder
 from suffolk.benchmarks.processes import helper_command
 from suffolk.benchmarks.report import import_optional
 from suffolk.datastore.datastore import open_datastore
@@ -93,23 +93,18 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
         Internal: the package failed to build it.
         ResourceExhausted: the folder cannot be written.
     """
-    with open_datastore(store) as opened:
-        checksums = [segment.checksum for segment in opened.manifest.files()]
-    index, facts = workdir / "draftretriever.idx", workdir / "draftretriever.json"
-    make_folder(workdir)
-    with writing(workdir):
-        if index.is_file() and facts.is_file():
-            built: dict[str, Any] = json.loads(facts.read_text())
-            if built["checksums"] == checksums:
-                return index, {**built, "reused": True}
-        facts.unlink(missing_ok=True)
+    index = make_folder(workdir) / "draftretriever.idx"
+
+    def build() -> dict[str, Any]:
         command = helper_command(build_index, store=str(store), index=str(index))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Internal(f"draftretriever could not index {store}: {done.stderr.strip()[-300:]}; leave --against out")
-        built = {**json.loads(done.stdout), "checksums": checksums}
-        facts.write_text(json.dumps(built))
-    return index, {**built, "reused": False}
+        cost: dict[str, Any] = json.loads(done.stdout)
+        return cost
+
+    with open_datastore(store) as opened:
+        return index, built_once(index, workdir / "draftretriever.json", opened, build)
 
 
 def build_index(store: str, index: str) -> dict[str, Any]:

@@ -119,13 +119,9 @@ def _measure_batches(
         return {}
     from suffolk.serving.clients.remote_datastore import connect  # load gRPC only if it is measured
 
-    with served(path) as url:
-        remote = connect(url, GRPC_DEADLINE_S)
-        try:
-            measured = ((each.name, _measure_ways(store, remote, each.first(options.called), options)) for each in sets)
-            return dict(tracked(measured, len(sets), "kinds of contexts, in batches"))
-        finally:
-            remote.close()
+    with served(path) as url, connect(url, GRPC_DEADLINE_S) as remote:
+        measured = ((each.name, _measure_ways(store, remote, each.first(options.called), options)) for each in sets)
+        return dict(tracked(measured, len(sets), "kinds of contexts, in batches"))
 
 
 def _measure_ways(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
@@ -18,7 +16,7 @@ from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, RolloutOptions, plain_answers, settings_of
 from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
-from suffolk.benchmarks.rollouts.memory import Memory, make_memory
+from suffolk.benchmarks.rollouts.memory import Memory, opened_memories
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import Table
@@ -65,11 +63,8 @@ def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
     decoding = options.decoding
     prompts = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-rollouts-")))
         target = load_target(decoding)
-        memories = {way: make_memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
-        for memory in memories.values():
-            stack.callback(memory.close)
+        memories = stack.enter_context(opened_memories(options.methods, target.vocab_size))
         encoded, skipped = encode_prompts(target, prompts, decoding)
         found = find_costs(target, options.samples, decoding.costs)
         capacity = capacity_for(encoded, decoding)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.decode.bounding_drafters import CountingDrafter
-from suffolk.benchmarks.decode.options import LIMITS
+from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
@@ -100,6 +102,19 @@ class GroupAlone(StoreView):
         if query.scope == "store":
             return [DraftTree.empty()] * len(query.contexts)
         return self._store.find_drafts(query._replace(scope="group"))
+
+
+@contextlib.contextmanager
+def opened_memories(methods: Sequence[str], vocab_size: int) -> Iterator[dict[str, Memory]]:
+    """Yield the empty memories of plain decoding and of ``methods``. They are closed at the end of the block.
+
+    Raises as ``make_memory``.
+    """
+    with tempfile.TemporaryDirectory(prefix="suffolk-answers-") as folder, contextlib.ExitStack() as stack:
+        memories = {way: make_memory(way, Path(folder), vocab_size) for way in (PLAIN, *methods)}
+        for memory in memories.values():
+            stack.callback(memory.close)
+        yield memories
 
 
 def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:

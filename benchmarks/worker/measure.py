@@ -15,19 +15,10 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as DECODING_PACKAGES
-from suffolk.benchmarks.decode.setup import (
-    capacity_for,
-    encode_prompts,
-    load_target,
-    make_drafters,
-    opened_datastores,
-    require_drafters,
-    target_facts,
-)
+from suffolk.benchmarks.decode.setup import opened_engine, target_facts
 from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import helper_command
-from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.worker.requests import (
     ENGINE,
     GRPC,
@@ -42,8 +33,6 @@ from suffolk.benchmarks.worker.requests import (
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.text_table import Table
-from suffolk.serving.decoding.engine.costs.cost_store import find_costs
-from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import parse_endpoint
 from suffolk.serving.worker.server import WorkerServer
@@ -89,28 +78,19 @@ def measure_worker(options: DecodingOptions, streams: Sequence[int]) -> dict[str
     """
     if not streams or min(streams) < 1:
         raise InvalidArgument(f"streams {list(streams)}; they must be 1 or more")
-    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
-    most = max(streams)
-    with opened_datastores(options) as retrievers:
-        require_drafters(options, retrievers)
-        target = load_target(options)
-        encoded, skipped = encode_prompts(target, prompts, options)
-        capacity = capacity_for(encoded, options)
-        drafters = make_drafters(options, target, retrievers, most, capacity)
-        costs = find_costs(target, most, options.costs).costs
-        config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
-        with (
-            Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most, prefix_reuse=False) as engine,
-            WorkerServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
-        ):
-            turns = _turns(server, [ids for _, ids in encoded], streams, options)
-            count = options.rounds * len(streams) * len(options.drafters)
-            kept, stopped = keep(turns, count, options.in_all_rounds("turns"))
+    config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
+    with (
+        opened_engine(options, max(streams), queue=max(streams), prefix_reuse=False) as opened,
+        WorkerServer(config, DecodeService(opened.engine, Path(options.model).name, options.max_nodes)) as server,
+    ):
+        turns = _turns(server, [ids for _, ids in opened.encoded], streams, options)
+        count = options.rounds * len(streams) * len(options.drafters)
+        kept, stopped = keep(turns, count, options.in_all_rounds("turns"))
     runs = [run for turn in kept for run in turn]
     return {
         "stopped": stopped,
-        "target": target_facts(target),
-        "prompts_skipped": skipped,
+        "target": target_facts(opened.engine.target),
+        "prompts_skipped": opened.skipped,
         "streams": {
             str(size): {
                 drafter: _summary([run for run in runs if (run.streams, run.drafter) == (size, drafter)])

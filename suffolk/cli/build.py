@@ -23,6 +23,7 @@ from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import passed_on
+from suffolk.cli.options.values import comma_list
 from suffolk.cli.storage import push_facts
 from suffolk.cli.store_lines import change_report
 from suffolk.datastore.errors import Field, InvalidArgument
@@ -131,7 +132,7 @@ def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
     """The parts of a list. Raises InvalidArgument if the list has no parts."""
     if text is None:
         return ()
-    parts = tuple(part.strip() for part in name_text(text).split(",") if part.strip())
+    parts = comma_list(name_text(text))
     if not parts:
         raise InvalidArgument(f"{option} {text!r} names nothing; give a list such as {example}, or leave it out")
     return parts
