@@ -22,7 +22,7 @@ from suffolk.build_index.journal import (
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
 from suffolk.build_index.pool import segments_here
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.report import BuildReport, count
 from suffolk.build_index.skipped import BuildCounts, SkippedLog
@@ -72,7 +72,7 @@ def build(
         Unavailable: another process writes to the datastore.
     """
     clock = PartClock()
-    show = progress or SilentProgress()
+    show = progress or WorkProgress()
     inputs = find_inputs(options)
     require_spared(options.skipped, inputs.files)
     if inputs.textless:

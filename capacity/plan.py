@@ -149,25 +149,17 @@ def _too_slow(need: Need, shards: list[ShardModel]) -> InvalidArgument:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxation:
-    """A change of the need, and the number of nodes that are enough after the change."""
-
-    change: str
-    nodes: int
-
-
-def relaxations(plan: CapacityPlan, costs: ServiceCosts) -> list[Relaxation]:
-    """The changes that save nodes, the largest saving first."""
-    found = []
+def relaxations(plan: CapacityPlan, costs: ServiceCosts) -> dict[str, int]:
+    """Map the changes of the need that save nodes to the nodes that are then enough, the largest saving first."""
+    found = {}
     for change, need in _changes(plan.shard.need):
         try:
             nodes = best_plan(need, costs).nodes
         except InvalidArgument:  # a change may be impossible, such as more search threads than memory allows
             continue
         if nodes < plan.nodes:
-            found.append(Relaxation(change, nodes))
-    return sorted(found, key=lambda each: each.nodes)
+            found[change] = nodes
+    return dict(sorted(found.items(), key=lambda each: each[1]))
 
 
 def _changes(need: Need) -> Iterator[tuple[str, Need]]:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.datastore.checks import unknown
 from suffolk.datastore.errors import Internal
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
@@ -124,10 +124,8 @@ class WorkerRequests:
 def asking(requests: WorkerRequests) -> Ask:
     """Return a function that sends one of the ``requests``. Over HTTP every calling thread has its own connection."""
     if requests.transport == GRPC:
-        return _ask_grpc(requests)
-    if requests.transport in (HTTP_STREAM, HTTP_WHOLE):
-        return _ask_http(requests)
-    raise unknown("transport", requests.transport, TRANSPORTS[1:])
+        return partial(generate, connect_worker(f"grpc://{requests.address}"), requests)
+    return _ask_http(requests)
 
 
 def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:
@@ -138,15 +136,6 @@ def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: S
         watch.token()
         texts.append(step.text)
     return watch.answer("".join(texts), len(generation.tokens))
-
-
-def _ask_grpc(requests: WorkerRequests) -> Ask:
-    client = connect_worker(f"grpc://{requests.address}")
-
-    def ask(prompt: Sequence[int]) -> StreamedAnswer:
-        return generate(client, requests, prompt)
-
-    return ask
 
 
 def _ask_http(requests: WorkerRequests) -> Ask:

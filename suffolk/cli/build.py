@@ -98,7 +98,7 @@ class Options(ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOp
     json: bool = option(False, "print the plan or the summary as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     build_options = _build_options(options)
     if options.plan and options.append and is_storage_url(options.output):
         raise InvalidArgument(
@@ -107,16 +107,15 @@ def run(options: Options) -> int:
     if options.plan:
         plan = plan_build(build_options)
         print(json.dumps(asdict(plan)) if options.json else "\n".join(plan.lines()))
-        return 0
-    if is_storage_url(options.output):
-        return _build_at(options, build_options)
-    with show_progress() as progress:
-        report = build(build_options, progress, segments_here if options.ray is None else on_ray(options.ray))
-    print(change_report(report.to_dict(), report.lines(), build_options.output, True, options.json))
-    return 0
+    elif is_storage_url(options.output):
+        _build_at(options, build_options)
+    else:
+        with show_progress() as progress:
+            report = build(build_options, progress, segments_here if options.ray is None else on_ray(options.ray))
+        print(change_report(report.to_dict(), report.lines(), build_options.output, True, options.json))
 
 
-def _build_at(options: Options, build_options: BuildOptions) -> int:
+def _build_at(options: Options, build_options: BuildOptions) -> None:
     with show_progress() as progress:
         report, pushed = build_at(
             options.output, build_options, options.work_folder, options.keep, progress, options.ray
@@ -125,7 +124,6 @@ def _build_at(options: Options, build_options: BuildOptions) -> int:
         print(json.dumps(report.to_dict() | {"push": asdict(pushed)}))
     else:
         print("\n".join([*report.lines(), *push_facts(pushed)]))
-    return 0
 
 
 def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:

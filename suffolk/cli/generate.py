@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.model.target import Target
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     if options.model is None and options.worker is None:
         raise InvalidArgument("--model or --worker is missing; give one of them")
     if options.logprobs is not None and options.stats_json is None:
@@ -75,7 +75,8 @@ def run(options: Options) -> int:
     require_record(options.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
     if options.model is None:
-        return _finish(options, generate_remotely(options, settings, prompt, draft_options))
+        _finish(options, generate_remotely(options, settings, prompt, draft_options))
+        return
     name = options.drafter_name()
     if name == NONE and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none does not use them; leave one of them out")
@@ -95,7 +96,7 @@ def run(options: Options) -> int:
         capacity = len(ids) + settings.max_new_tokens + rows_behind(options.max_nodes)
         models = load_drafters(target, config, 1, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
-        return _generate(options, settings, name, drafter, target, prompt, ids, stores, draft_options)
+        _generate(options, settings, name, drafter, target, prompt, ids, stores, draft_options)
 
 
 def _generate(
@@ -108,7 +109,7 @@ def _generate(
     ids: list[int],
     stores: list[Retriever],
     draft_options: DraftOptions,
-) -> int:
+) -> None:
     from suffolk.serving.decoding.engine.loop.request import Request
     from suffolk.serving.decoding.replay.recorder import opened_recorder
 
@@ -140,7 +141,7 @@ def _generate(
     if options.trace is not None:
         facts = {"model": target.name, "prompt": prompt, "settings": shown_settings(options)}
         write_trace(options.trace, facts, answers, target.tokenizer, stores)
-    return _finish(options, report)
+    _finish(options, report)
 
 
 def _read_stdin() -> str:
@@ -170,14 +171,13 @@ def _read_prediction(path: Path | None) -> str | None:
         raise InvalidArgument(f"--prediction {path}: no UTF-8 at byte {error.start}; convert the file") from None
 
 
-def _finish(options: Options, report: dict[str, Any]) -> int:
+def _finish(options: Options, report: dict[str, Any]) -> None:
     report["verification"] = options.verification
     if options.explain:
         print_sources(report, Colours.choose(options.colour).report)
     print("\n".join(report_lines(report, options.explain)), file=sys.stderr)
     if options.stats_json is not None:
         write_json(options.stats_json, report)
-    return 0
 
 
 def _engine(

@@ -61,9 +61,10 @@ class Options(DeviceOptions):
     json: bool = option(False, "print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     if options.datastore is not None:
-        return _profile_datastore(options, options.datastore)
+        _profile_datastore(options, options.datastore)
+        return
     if options.model is None:
         raise InvalidArgument("profile needs --model MODEL or --datastore STORE; give one of them")
     contexts = CONTEXTS if options.contexts is None else _numbers(options.contexts)
@@ -98,10 +99,9 @@ def run(options: Options) -> int:
     save_costs(costs, key, path)
     if not options.json:
         print(f"wrote {path}")
-    return 0
 
 
-def _profile_datastore(options: Options, store: Path) -> int:
+def _profile_datastore(options: Options, store: Path) -> None:
     from suffolk.benchmarks.capacity.profile import measure_service_costs
     from suffolk.capacity.service_costs import costs_lines, write_costs
 
@@ -112,7 +112,6 @@ def _profile_datastore(options: Options, store: Path) -> int:
     write_costs(costs, path)
     if not options.json:
         print(f"wrote {path}")
-    return 0
 
 
 def _numbers(text: str) -> list[int]:

@@ -120,7 +120,7 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
         )
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     run_options = options.train_options()
     head_maker(run_options.head, run_options.head_options)  # raises for an unknown name before anything is read
     find_folder(options.model)
@@ -137,7 +137,6 @@ def run(options: Options) -> int:
     with show_progress() as progress:
         found = train(run_options, progress, options.resume, load)
     print(json.dumps(found) if options.json else "\n".join(_lines(found, options.output)))
-    return 0
 
 
 def _lines(found: dict[str, Any], output: Path) -> list[str]:

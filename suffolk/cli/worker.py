@@ -57,8 +57,8 @@ takes 1.9 s at Python's default of 5 ms, and 0.4 s at this value.
 """
 
 
-def run(options: Options) -> int:
-    """Serve until a signal stops it; returns 0."""
+def run(options: Options) -> None:
+    """Serve until a signal stops it."""
     ignore_sighup()
     options.start_logs("suffolk-worker")
     server = _checked(options)
@@ -76,7 +76,6 @@ def run(options: Options) -> int:
         drafters = _make_drafters(options, target, stores, calibration)
         with _opened_service(options, server, target, drafters, stores, memory) as service:
             _serve(options, server, service, starting)
-    return 0
 
 
 @contextmanager
