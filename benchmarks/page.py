@@ -21,7 +21,7 @@ def write_page(path: Path, run: dict[str, Any], parts: Sequence[str | Table], pa
     """Write the page of ``run``. Creates the folder.
 
     Args:
-        run: what ``Report.to_dict`` returned.
+        run: what ``make_report`` returned.
         parts: tables, and text between them.
         panels: the plots.
 

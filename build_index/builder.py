@@ -12,11 +12,11 @@ from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker
 from suffolk.build_index.input_file import TOKEN_KINDS, require_spared
 from suffolk.build_index.inputs import Inputs, find_inputs, is_table
 from suffolk.build_index.journal import (
-    FinishedSegment,
     Journal,
     is_published,
     read_journal,
     record_complete,
+    totals,
     write_journal,
 )
 from suffolk.build_index.options import BuildOptions
@@ -25,7 +25,7 @@ from suffolk.build_index.pool import segments_here
 from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.report import BuildReport, count
-from suffolk.build_index.skipped import BuildCounts, SkippedLog
+from suffolk.build_index.skipped import SkippedLog
 from suffolk.build_index.target import BuildTarget, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument
@@ -160,7 +160,7 @@ def _publish(
 ) -> None:
     base = target.previous if options.mode == "append" else None
     created = now()
-    counts = _totals(state.finished)
+    counts = totals(state.finished)
     facts = {
         "corpora": list(options.corpora[:NAMED_CORPORA]),
         "corpora_given": len(options.corpora),
@@ -198,17 +198,10 @@ def _workers(inputs: Inputs, options: BuildOptions) -> int:
     return options.workers() if text_bytes > INLINE_BYTES else 1
 
 
-def _totals(finished: list[FinishedSegment]) -> BuildCounts:
-    counts = BuildCounts()
-    for segment in finished:
-        counts.add(segment.counts)
-    return counts
-
-
 def _report(
     options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, clock: PartClock
 ) -> BuildReport:
-    counts = _totals(state.finished[: state.resumed])
+    counts = totals(state.finished[: state.resumed])
     counts.add(gatherer.run)  # also counts blocks without tokens after the last segment
     return BuildReport(
         store=str(options.output),

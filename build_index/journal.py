@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,14 @@ class FinishedSegment:
     inputs: str
     counts: BuildCounts
     skipped_bytes: int
+
+
+def totals(finished: Iterable[FinishedSegment]) -> BuildCounts:
+    """The totals of all these segments."""
+    counts = BuildCounts()
+    for segment in finished:
+        counts.add(segment.counts)
+    return counts
 
 
 @dataclass(frozen=True, slots=True)

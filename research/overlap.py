@@ -18,7 +18,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.prompts import messages_of, read_rows, row_name
+from research.exclusions import read_rows
+from suffolk.benchmarks.prompts import messages_of, row_name
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.datastore import Datastore, open_datastore

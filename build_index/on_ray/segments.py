@@ -14,6 +14,7 @@ import ray
 
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer
+from suffolk.build_index.journal import totals
 from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
 from suffolk.build_index.on_ray.cluster import Cluster, find_cluster, working_nodes
 from suffolk.build_index.on_ray.connection import Lost, connected, ray_errors
@@ -117,7 +118,7 @@ class _Work:
     def run(self) -> None:
         """Make all missing segments."""
         gatherer, state, begin = self.gatherer, self.state, time.monotonic()
-        gatherer.run = self._finished_now()
+        gatherer.run = totals(state.finished[state.resumed :])
         gatherer.skipped.cut(state.finished[-1].skipped_bytes if state.finished else None)
         source = BlockSource(
             gatherer.inputs,
@@ -139,13 +140,6 @@ class _Work:
             gatherer.progress.advance("sorting", 1 - len(self._sorting) / left, f"{len(self._sorting)} segments left")
             self._receive()
         gatherer.sort_seconds += time.monotonic() - begin
-
-    def _finished_now(self) -> BuildCounts:
-        """The totals of the segments finished in this run of the command."""
-        counts = BuildCounts()
-        for segment in self.state.finished[self.state.resumed :]:
-            counts.add(segment.counts)
-        return counts
 
     def _gather(self, blocks: Iterator[EncodedReference]) -> Iterator[_Gathering]:
         """Yield segments of whole blocks, as ``Gatherer`` makes them."""
