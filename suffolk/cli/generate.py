@@ -124,8 +124,8 @@ def _generate(
         opened_recorder(options.record, target, str(options.model)) as recorder,
         _engine(target, drafters, len(ids), settings, options.max_nodes, costs) as engine,
     ):
-        request = engine.generate(ids, settings, name, options.max_nodes, draft_options)
-        generation, steps = show(request, Colours.choose(options.colour))
+        generation = engine.generate(ids, settings, name, options.max_nodes, draft_options)
+        steps = show(generation, Colours.choose(options.colour))
         if recorder is not None:
             recorder.add(generation, "chat" if _is_chat(target, options) else "text")
     if options.explain:
