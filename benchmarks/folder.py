@@ -58,7 +58,8 @@ def writing(path: Path) -> Iterator[None]:
 def built_once(index: Path, facts: Path, store: Datastore, build: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Make ``index``, a file or folder over ``store``, by ``build``. Return the cost, which the file ``facts`` keeps.
 
-    An index of the same generation is reused. Raises as ``build``, and ResourceExhausted: the folder cannot be written.
+    An index of the same generation is reused. Raises the errors of ``build``, and ResourceExhausted: the folder
+    cannot be written.
     """
     checksums = [segment.checksum for segment in store.manifest.files()]
     with writing(facts):

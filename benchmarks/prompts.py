@@ -102,7 +102,7 @@ def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
 
 
 def prompt_files(paths: Sequence[Path], noun: str = "prompts") -> list[Path]:
-    """The files, and all .jsonl files of folders. Raises as ``load_prompts``."""
+    """The files, and all .jsonl files of folders. Raises the errors of ``load_prompts``."""
     files: list[Path] = []
     for path in paths:
         found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
@@ -113,7 +113,7 @@ def prompt_files(paths: Sequence[Path], noun: str = "prompts") -> list[Path]:
 
 
 def rows_in(path: Path, noun: str = "prompts") -> list[tuple[int, dict[str, Any]]]:
-    """Line number and content of every row of a file. Raises as ``load_prompts``."""
+    """Line number and content of every row of a file. Raises the errors of ``load_prompts``."""
     try:
         data = path.read_bytes()
     except OSError as error:

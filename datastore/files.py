@@ -23,7 +23,7 @@ def write_json(file: Path, document: object) -> None:
 
 
 def write_text(file: Path, content: str) -> None:
-    """Write ``content`` as UTF-8. Raises as ``write_bytes``."""
+    """Write ``content`` as UTF-8. Raises the errors of ``write_bytes``."""
     write_bytes(file, content.encode())
 
 

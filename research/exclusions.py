@@ -27,7 +27,7 @@ def read_excluded(path: Path) -> frozenset[str]:
 def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
     """Yield file, line number and content of every row in files, and in all .jsonl files of folders.
 
-    Raises as ``load_prompts``.
+    Raises the errors of ``load_prompts``.
     """
     for path in prompt_files(paths):
         for number, row in rows_in(path):

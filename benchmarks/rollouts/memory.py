@@ -108,7 +108,7 @@ class GroupAlone(StoreView):
 def opened_memories(methods: Sequence[str], vocab_size: int) -> Iterator[dict[str, Memory]]:
     """Yield the empty memories of plain decoding and of ``methods``. They are closed at the end of the block.
 
-    Raises as ``make_memory``.
+    Raises the errors of ``make_memory``.
     """
     with tempfile.TemporaryDirectory(prefix="suffolk-answers-") as folder, contextlib.ExitStack() as stack:
         memories = {way: make_memory(way, Path(folder), vocab_size) for way in (PLAIN, *methods)}
