@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,35 +47,31 @@ def new_folder(within: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``. At the end that file replaces ``path``.
-
-    An interrupted write leaves ``path`` unchanged.
-
-    Raises:
-        ResourceExhausted: the file cannot be written.
-    """
-    target = path.resolve()  # replace the target of a link, not the link
-    unfinished = target.with_name(f"{target.name}.unfinished")
-    with writing(path):
-        if target.exists() and not target.is_file():  # a terminal or pipe cannot be replaced
-            yield target
-            return
-        try:
-            yield unfinished
-            unfinished.replace(target)
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-
-
-@contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an ``OSError`` of a write into ResourceExhausted."""
     try:
         yield
     except OSError as error:
         raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; choose another place") from error
+
+
+def built_once(index: Path, facts: Path, store: Datastore, build: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Make ``index``, a file or folder over ``store``, by ``build``. Return the cost, which the file ``facts`` keeps.
+
+    An index of the same generation is reused. Raises the errors of ``build``, and ResourceExhausted: the folder
+    cannot be written.
+    """
+    checksums = [segment.checksum for segment in store.manifest.files()]
+    with writing(facts):
+        if index.exists() and facts.is_file():
+            kept: dict[str, Any] = json.loads(facts.read_text())
+            if kept["checksums"] == checksums:
+                return kept | {"reused": True}
+        facts.unlink(missing_ok=True)
+    built = build() | {"checksums": checksums}
+    with writing(facts):
+        facts.write_text(json.dumps(built))
+    return built | {"reused": False}
 
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:

@@ -10,9 +10,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from suffolk.benchmarks.folder import make_folder, whole_file
+from suffolk.benchmarks.folder import make_folder
 from suffolk.benchmarks.parts import stop_lines
 from suffolk.benchmarks.plot import Panel, svg
+from suffolk.datastore.files import write_text
 from suffolk.datastore.text_table import Table
 
 
@@ -20,13 +21,13 @@ def write_page(path: Path, run: dict[str, Any], parts: Sequence[str | Table], pa
     """Write the page of ``run``. Creates the folder.
 
     Args:
-        run: what ``Report.to_dict`` returned.
+        run: what ``make_report`` returned.
         parts: tables, and text between them.
         panels: the plots.
 
     Raises:
         Unsupported: matplotlib is not installed.
-        ResourceExhausted: the file cannot be written.
+        PermissionDenied, ResourceExhausted: the file cannot be written.
     """
     page = _TEMPLATES.get_template("page.html").render(
         title=f"suffolk bench {run['benchmark']}",
@@ -38,8 +39,7 @@ def write_page(path: Path, run: dict[str, Any], parts: Sequence[str | Table], pa
         settings=json.dumps(run["settings"], indent=2),
     )
     make_folder(path.parent)
-    with whole_file(path) as file:
-        file.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 _TEMPLATES = Environment(

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.folder import make_folder, whole_file
-from suffolk.benchmarks.report import missing
+from suffolk.benchmarks.folder import make_folder
+from suffolk.benchmarks.report import import_optional
+from suffolk.datastore.files import write_bytes
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442")
 """Colours that colour-blind readers can tell apart, on white and on black (Okabe and Ito). Further series are hatched."""
@@ -63,7 +64,7 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
 
     Raises:
         Unsupported: matplotlib is not installed.
-        ResourceExhausted: the file cannot be written.
+        PermissionDenied, ResourceExhausted: the file cannot be written.
     """
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
@@ -75,9 +76,10 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
             _draw(axis, panel)
         for axis in axes[len(panels) :]:
             axis.set_axis_off()
-        make_folder(path.parent)
-        with whole_file(path) as file:
-            figure.savefig(file, dpi=130, format="png")
+        file = io.BytesIO()
+        figure.savefig(file, dpi=130, format="png")
+    make_folder(path.parent)
+    write_bytes(path, file.getvalue())
 
 
 def svg(panel: Panel) -> str:
@@ -136,8 +138,4 @@ def _style(**settings: Any) -> Any:
 
 
 def _figure_class() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise missing("matplotlib") from error
-    return Figure
+    return import_optional("matplotlib.figure", "matplotlib").Figure

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.host_memory import process_memory
 
 POLL_S = 0.05
 REFUSAL = "suffolk: "
@@ -74,29 +78,18 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def helper_arguments(count: int, starter: str) -> list[str]:
-    """Return the ``count`` arguments of this process. If they are missing, exit with code 2 and name ``starter``."""
-    given = sys.argv[1:]
-    if len(given) != count or given[0].startswith("-"):
-        print(f"error: this is a helper process of '{starter}'; run that command", file=sys.stderr)
-        raise SystemExit(2)
-    return given
+def helper_command(function: Callable[..., dict[str, Any]], **arguments: Any) -> list[str]:
+    """Return the command that calls ``function`` in its own process, and prints the result as one line of JSON.
+
+    ``function``: of a module. ``arguments``: values for JSON.
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    return [sys.executable, "-m", "suffolk.benchmarks.processes", name, json.dumps(arguments)]
 
 
 def resident_memory() -> dict[str, int]:
     """Resident memory of this process, in bytes: ``anonymous`` (private) and ``file`` (mapped files, shared)."""
-    status = Path("/proc/self/status").read_text()
-    return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
-
-
-def private_memory(process: int) -> int:
-    """Resident memory of a process in bytes, without mapped files."""
-    return _field(Path(f"/proc/{process}/status").read_text(), "RssAnon")
-
-
-def peak_memory() -> int:
-    """Largest resident memory of this process so far, in bytes, mapped files included."""
-    return _field(Path("/proc/self/status").read_text(), "VmHWM")
+    return {"anonymous": process_memory("RssAnon"), "file": process_memory("RssFile")}
 
 
 def grown_memory(before: dict[str, int]) -> dict[str, int]:
@@ -109,15 +102,9 @@ def family_memory(process: int) -> tuple[int, int]:
 
     Shared pages count once per process.
     """
-    now = largest = 0
-    for member in _family(process):
-        try:
-            status = Path(f"/proc/{member}/status").read_text()
-        except (FileNotFoundError, ProcessLookupError):  # it ended after it was listed
-            continue
-        now += _field(status, "VmRSS")
-        largest = max(largest, _field(status, "VmHWM"))
-    return now, largest
+    members = _family(process)
+    now, peaks = ([process_memory(kind, member) for member in members] for kind in ("VmRSS", "VmHWM"))
+    return sum(now), max(peaks)
 
 
 def _family(process: int) -> list[int]:
@@ -131,7 +118,8 @@ def _family(process: int) -> list[int]:
     return members
 
 
-def _field(status: str, name: str) -> int:
-    """Return the bytes on a line of /proc/PID/status. Returns 0 if the line is missing, as for a zombie."""
-    line = next((line for line in status.splitlines() if line.startswith(f"{name}:")), "")
-    return int(line.split()[1]) * 1024 if line else 0
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        print("error: this runs helper processes of 'suffolk bench'; run that command", file=sys.stderr)
+        sys.exit(2)
+    print(json.dumps(pkgutil.resolve_name(sys.argv[1])(**json.loads(sys.argv[2]))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ def load_prompts(
     if limit is not None:
         check_range("limit", limit, 1)
     prompts: list[Prompt] = []
-    for path in _files(paths, noun):
-        rows = _rows(path, noun)
+    for path in prompt_files(paths, noun):
+        rows = rows_in(path, noun)
         if limit is not None and limit < len(rows):
             picked = np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False))
             rows = [rows[place] for place in picked]
@@ -63,16 +63,6 @@ def load_prompts(
     if not prompts:
         raise InvalidArgument(f"no {noun} in {', '.join(map(str, paths))}; give .jsonl files with one object a line")
     return prompts
-
-
-def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
-    """Yield file, line number and content of every row in files, and in all .jsonl files of folders.
-
-    Raises the errors of ``load_prompts``.
-    """
-    for path in _files(paths):
-        for number, row in _rows(path):
-            yield path, number, row
 
 
 def row_name(row: dict[str, Any], path: Path, number: int) -> str:
@@ -111,7 +101,8 @@ def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
     return list(tokenizer(head + prompt.text, add_special_tokens=False)["input_ids"])
 
 
-def _files(paths: Sequence[Path], noun: str = "prompts") -> list[Path]:
+def prompt_files(paths: Sequence[Path], noun: str = "prompts") -> list[Path]:
+    """The files, and all .jsonl files of folders. Raises the errors of ``load_prompts``."""
     files: list[Path] = []
     for path in paths:
         found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
@@ -121,7 +112,8 @@ def _files(paths: Sequence[Path], noun: str = "prompts") -> list[Path]:
     return files
 
 
-def _rows(path: Path, noun: str = "prompts") -> list[tuple[int, dict[str, Any]]]:
+def rows_in(path: Path, noun: str = "prompts") -> list[tuple[int, dict[str, Any]]]:
+    """Line number and content of every row of a file. Raises the errors of ``load_prompts``."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,45 +20,42 @@ import numpy.typing as npt
 from suffolk.benchmarks.folder import make_folder
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.files import write_json
+from suffolk.datastore.manifest import now
 from suffolk.datastore.version import __version__
 
 INSTALL = "pip install 'suffolk[bench]'"
 HOME = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The results of one measurement.
+def make_report(
+    benchmark: str,
+    seed: int,
+    settings: dict[str, Any],
+    results: dict[str, Any],
+    notes: Sequence[str] = (),
+    packages: Sequence[str] = ("numpy",),
+) -> dict[str, Any]:
+    """The results of one measurement as plain values for JSON, with machine, versions, commit and command line.
 
-    Attributes:
+    Args:
         benchmark: name of the measurement.
         seed: seed of every random choice.
         settings: the options. results: the values; their names contain the units.
         notes: definitions of the values, and how they were measured.
         packages: names of the packages whose versions are recorded.
     """
-
-    benchmark: str
-    seed: int
-    settings: dict[str, Any]
-    results: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ("numpy",)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, with machine, versions, commit and command line."""
-        return {
-            "benchmark": self.benchmark,
-            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": shlex.join(sys.argv),
-            "commit": commit(),
-            "versions": package_versions(*self.packages),
-            "machine": describe_machine(),
-            "seed": self.seed,
-            "settings": self.settings,
-            "notes": list(self.notes),
-            "results": self.results,
-        }
+    return {
+        "benchmark": benchmark,
+        "finished": now(),
+        "command": shlex.join(sys.argv),
+        "commit": commit(),
+        "versions": package_versions(*packages),
+        "machine": describe_machine(),
+        "seed": seed,
+        "settings": settings,
+        "notes": list(notes),
+        "results": results,
+    }
 
 
 def plain(options: Any) -> dict[str, Any]:
@@ -66,16 +63,14 @@ def plain(options: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, value in asdict(options).items()}
 
 
-def write_report(report: Report, path: Path) -> dict[str, Any]:
-    """Write ``report`` as JSON; creates the folder. Returns what was written.
+def write_report(report: dict[str, Any], path: Path) -> None:
+    """Write ``report`` of ``make_report`` as JSON; creates the folder.
 
     Raises:
         PermissionDenied, ResourceExhausted: the file cannot be written.
     """
     make_folder(path.parent)
-    written = report.to_dict()
-    write_json(path, written)
-    return written
+    write_json(path, report)
 
 
 def _plain(value: Any) -> Any:
@@ -153,9 +148,12 @@ def commit() -> str | None:
     return f"{head}+changes" if changed else head
 
 
-def missing(package: str) -> Unsupported:
-    """Create the error for an optional package that is not installed."""
-    return Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}")
+def import_optional(module: str, package: str) -> Any:
+    """Import ``module``. Raises Unsupported if its ``package`` is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}") from error
 
 
 def _git(*arguments: str) -> str:

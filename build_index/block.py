@@ -49,11 +49,10 @@ class Records:
 class Texts:
     """Whole documents as (source, text or UTF-8 bytes).
 
-    ``metadata`` has an entry for each document, or is empty if no document has metadata. ``left_out``: parts too damaged to read.
+    ``left_out``: parts too damaged to read.
     """
 
     documents: tuple[tuple[str, str | bytes], ...]
-    metadata: tuple[Metadata, ...] = ()
     left_out: tuple[Skipped, ...] = ()
 
 

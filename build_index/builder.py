@@ -12,20 +12,20 @@ from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker
 from suffolk.build_index.input_file import TOKEN_KINDS, require_spared
 from suffolk.build_index.inputs import Inputs, find_inputs, is_table
 from suffolk.build_index.journal import (
-    FinishedSegment,
     Journal,
     is_published,
     read_journal,
     record_complete,
+    totals,
     write_journal,
 )
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
 from suffolk.build_index.pool import segments_here
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.report import BuildReport, count
-from suffolk.build_index.skipped import BuildCounts, SkippedLog
+from suffolk.build_index.skipped import SkippedLog
 from suffolk.build_index.target import BuildTarget, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument
@@ -72,11 +72,14 @@ def build(
         Unavailable: another process writes to the datastore.
     """
     clock = PartClock()
-    show = progress or SilentProgress()
+    show = progress or WorkProgress()
     inputs = find_inputs(options)
     require_spared(options.skipped, inputs.files)
     if inputs.textless:
-        show.note(_textless(inputs))
+        show.note(
+            f"{count(len(inputs.textless), 'file')} of JSON records without a text: left out, or read as plain text if the name "
+            f"ends with .json; the first is {inputs.textless[0]}; --text-field names the field"
+        )
     if tables := [file.path for file in inputs.files if file.kind == "text" and is_table(file.path)]:
         show.note(
             f"{count(len(tables), 'table')} of CSV as one text each, with all columns; the first is {tables[0]}; write the rows as "
@@ -157,7 +160,7 @@ def _publish(
 ) -> None:
     base = target.previous if options.mode == "append" else None
     created = now()
-    counts = _totals(state.finished)
+    counts = totals(state.finished)
     facts = {
         "corpora": list(options.corpora[:NAMED_CORPORA]),
         "corpora_given": len(options.corpora),
@@ -190,29 +193,15 @@ def _prove(inputs: Inputs, target: BuildTarget, options: BuildOptions) -> Proof:
     return prove(target.tokenizer, sample, options.tokenization)
 
 
-def _textless(inputs: Inputs) -> str:
-    return (
-        f"{count(len(inputs.textless), 'file')} of JSON records without a text: left out, or read as plain text if the name ends "
-        f"with .json; the first is {inputs.textless[0]}; --text-field names the field"
-    )
-
-
 def _workers(inputs: Inputs, options: BuildOptions) -> int:
     text_bytes = sum(file.size for file in inputs.files if file.kind not in TOKEN_KINDS)
     return options.workers() if text_bytes > INLINE_BYTES else 1
 
 
-def _totals(finished: list[FinishedSegment]) -> BuildCounts:
-    counts = BuildCounts()
-    for segment in finished:
-        counts.add(segment.counts)
-    return counts
-
-
 def _report(
     options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, clock: PartClock
 ) -> BuildReport:
-    counts = _totals(state.finished[: state.resumed])
+    counts = totals(state.finished[: state.resumed])
     counts.add(gatherer.run)  # also counts blocks without tokens after the last segment
     return BuildReport(
         store=str(options.output),

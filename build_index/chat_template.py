@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from suffolk.build_index.conversation import Message
-from suffolk.build_index.generic_tools import generic_messages, lacks_tools
-from suffolk.build_index.message_forms import simpler_forms
+from suffolk.build_index.message_forms import generic_messages, lacks_tools, simpler_forms
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.hub import model_file
 
@@ -155,13 +154,9 @@ def _environment() -> Environment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, loopcontrols]
     )
-    environment.filters["tojson"] = _to_json
+    environment.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
     environment.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
     return environment
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _refuse(reason: str) -> NoReturn:

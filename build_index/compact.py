@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
-from suffolk.build_index.progress import SilentProgress, WorkProgress, segment_progress
+from suffolk.build_index.progress import WorkProgress, segment_progress
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import Datastore, open_datastore
@@ -104,7 +104,7 @@ def compact(
         before = manifest = datastore.manifest
         if before.deletions or len(groups) < len(before.segments):
             workspace.refuse_unfinished("compact")
-            work = _Compaction(workspace, datastore, groups, deleted, threads, progress or SilentProgress())
+            work = _Compaction(workspace, datastore, groups, deleted, threads, progress or WorkProgress())
             manifest = workspace.publish_change(work.run)
         facts = datastore.info()
         return CompactReport(

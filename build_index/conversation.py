@@ -87,7 +87,7 @@ def read_message(value: object, place: str) -> Message:
     message["content"] = _text(
         value["value"] if value.get("content") is None and "value" in value else value.get("content"), place
     )
-    call = _parsed(message.pop("function_call", None))  # the older form
+    call = parsed(message.pop("function_call", None))  # the older form
     older = [] if call is None else [{"type": "function", "function": call}]
     if calls := _list(message.pop("tool_calls", None) or older, f"{place}: 'tool_calls'"):
         message["tool_calls"] = [_tool_call(call) for call in calls]  # no empty list: Llama's template refuses it
@@ -118,18 +118,18 @@ def _tool_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
-    return call | {"function": function | {"arguments": _parsed(function["arguments"])}}  # models may write broken JSON
+    return call | {"function": function | {"arguments": parsed(function["arguments"])}}  # models may write broken JSON
 
 
 def _list(value: object, place: str) -> list[Any]:
     """``value``, or the list that its JSON text holds, because a table may store JSON as text. Items may be JSON text too."""
-    found = _parsed(value)
+    found = parsed(value)
     if not isinstance(found, list):
         raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")
-    return [_parsed(each) for each in found]
+    return [parsed(each) for each in found]
 
 
-def _parsed(value: Any) -> Any:
+def parsed(value: Any) -> Any:
     """The value that a JSON text holds; any other value unchanged."""
     try:
         return json.loads(value) if isinstance(value, str | bytes) else value

@@ -92,7 +92,11 @@ def delete(
         if chosen and not dry_run:
             workspace.refuse_unfinished("delete")
             datastore.verify("checksums")  # a deletion segment with damaged tokens would make counts wrong permanently
-            generation = _publish(workspace, datastore, chosen, threads)
+            every = deleted_sources(datastore) | chosen  # in as few deletion segments as possible
+            published = workspace.publish_change(
+                lambda: datastore.manifest.next(deletions=write_deletions(workspace, datastore, every, threads))
+            )
+            generation = published.generation
         facts = datastore.info()
         return DeletionReport(
             store=str(path),
@@ -103,14 +107,6 @@ def delete(
             left_tokens=facts["tokens"] - tokens,
             unknown_ids=tuple(sorted(set(ids).difference(source for source in sources if source is not None))),
         )
-
-
-def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, threads: int) -> int:
-    """Publish a generation that deletes ``chosen`` and all earlier deletions, in as few deletion segments as possible."""
-    every = deleted_sources(datastore) | chosen
-    return workspace.publish_change(
-        lambda: datastore.manifest.next(deletions=write_deletions(workspace, datastore, every, threads))
-    ).generation
 
 
 def deleted_sources(datastore: Datastore, without: Collection[str] = ()) -> Sources:

@@ -6,7 +6,6 @@ import json
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
 from suffolk.build_index.block import Lines, Records, Texts
@@ -79,8 +78,8 @@ def parse_documents(
     """
     documents = Documents()
     if isinstance(payload, Texts):
-        for (source, raw), kept in zip(payload.documents, payload.metadata or repeat(NO_METADATA), strict=False):
-            documents.add(source, kept, raw)
+        for source, raw in payload.documents:
+            documents.add(source, NO_METADATA, raw)
         documents.left_out += payload.left_out
         return documents
     for place, raw in _raw_records(payload):

@@ -11,6 +11,7 @@ from kitoken import Kitoken
 from tokenizers import Tokenizer
 
 from suffolk.datastore.errors import Field, Unsupported
+from suffolk.datastore.hub import short_reason
 
 CONTRACTION = re.compile(r"'(?<=[^\S ]')(?:[sdmt]|ll|ve|re)")
 """A contraction after whitespace other than a space.
@@ -86,7 +87,7 @@ class Encoder:
             except Exception as error:  # the library raises plain Exception for every error
                 raise Unsupported(
                     Field("tokenizer"),
-                    f": it cannot encode the corpus ({' '.join(str(error).split())[:160]}); give one that has an id "
+                    f": it cannot encode the corpus ({short_reason(error)}); give one that has an id "
                     "for every text, such as an unknown token",
                 ) from error
             ids.extend(encoding.ids for encoding in encodings)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffolk.build_index.conversation import Conversation, Message, read_conversation, read_message
+from suffolk.build_index.conversation import Conversation, Message, parsed, read_conversation, read_message
 from suffolk.datastore.errors import InvalidArgument
 
 REQUESTS = ("request", "request_body", "body", "input", "kwargs")
@@ -86,10 +85,7 @@ def find_answers(record: Any, place: str) -> tuple[ExchangeReply, ...] | None:
 def _object(value: Any) -> Any:
     """Return ``value``, or its parsed content if it is a JSON string, or the ``body`` of a logged HTTP request."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return value
+        value = parsed(value)
     if isinstance(value, dict) and isinstance(value.get("body"), dict | str) and not _is_request(value):
         return _object(value["body"])
     return value

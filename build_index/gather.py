@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from suffolk.build_index.block import START, Block, Position, Texts
 from suffolk.build_index.encode_block import EncodedBlock, EncodeSetup
@@ -152,17 +151,12 @@ class BuildState:
         return self.finished[-1].next if self.finished else START
 
 
-class SegmentMaker(Protocol):
-    """Makes the missing segments of a build, and adds them to the journal and to ``state.finished``."""
+SegmentMaker = Callable[[Gatherer, BuildState, EncodeSetup], int]
+"""Makes the missing segments of a build, and adds them to the journal and to the ``finished`` segments of the state.
 
-    def __call__(self, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
-        """Returns the peak memory of this process and its workers, in bytes.
-
-        Raises:
-            SuffolkError: a block cannot be read or encoded, or the disk is full.
-        """
-        ...
-
+Returns the peak memory of this process and its workers, in bytes. Raises SuffolkError: a block cannot be read or encoded, or the
+disk is full.
+"""
 
 OpenMaker = Callable[[int], AbstractContextManager[SegmentMaker]]
 """Opens a segment maker. Called at the start of a build, with the number of tokenizing processes.

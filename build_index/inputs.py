@@ -1,11 +1,13 @@
-"""Finds the files of a corpus by name, folder or pattern."""
+"""Finds the files of a corpus by name, folder or pattern. Leaves out datastores, and tables with a log of their valid files."""
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,12 +16,11 @@ from typing import NoReturn
 from suffolk.build_index.form import NO_TEXT_AT_ALL, Form, find_form
 from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_error, read_start, without_ending
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.patterns import expand_pattern
 from suffolk.build_index.skipped import Skipped, skipped_line
-from suffolk.build_index.table_logs import DATASTORE, is_store, stores_at, table_problem, tables_at
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME
 from suffolk.datastore.remote_files import find_files
 
 KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
@@ -35,6 +36,15 @@ EXAMPLES = 3
 FORMS = "text, JSON lines, JSON arrays, Parquet, Arrow, .npy or .bin files"
 REMOTE_STARTS = 32
 """Files in storage whose first bytes are read at the same time."""
+DATASTORE = "datastore"
+PUSHED_NAME = "generations"
+"""Folder that every pushed datastore contains."""
+
+_LOG_FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
+_ICEBERG = "metadata", "*.metadata.json"
+_LOG_AT_URL = re.compile(r"(.*/)(?:(_delta_log)/.*|metadata/[^/]*\.metadata\.json)")
+
+_STORE_AT_URL = re.compile(rf"(.*/)(?:({SEGMENTS_NAME}|{PUSHED_NAME})/[^/]*|{re.escape(MANIFEST_NAME)})")
 
 
 @dataclass(slots=True)
@@ -295,3 +305,67 @@ def _takes_tokens(options: BuildOptions) -> bool:
     They are skipped unless tokens are expected, because source trees hold other arrays.
     """
     return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
+
+
+def expand_pattern(pattern: str) -> tuple[list[str], list[str]]:
+    """The names that ``pattern`` matches, and the linked folders that ``**`` did not enter because links may form cycles.
+
+    Raises OSError if a folder below ``**`` cannot be listed.
+    """
+    linked: set[str] = set()
+    return sorted(set(_matches(pattern, linked))), sorted(linked)
+
+
+def _matches(pattern: str, linked: set[str]) -> Iterator[str]:
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        yield from glob.iglob(pattern)
+        return
+    place = parts.index("**")
+    start, rest = "".join(part + os.sep for part in parts[:place]), os.sep.join(parts[place + 1 :] or "*")
+    for base in glob.iglob(start) if start else ("",):
+        for folder in _folders(base, linked):
+            yield from _matches(glob.escape(folder) + rest, linked)
+
+
+def _folders(folder: str, linked: set[str]) -> Iterator[str]:
+    """``folder`` and the folders below it, without hidden ones. ``folder`` is empty or ends with a separator."""
+    yield folder
+    with os.scandir(folder or os.curdir) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    for path in (folder + name for name in names):
+        if os.path.islink(path) and os.path.isdir(path):
+            linked.add(path)
+        elif os.path.isdir(path):
+            yield from _folders(path + os.sep, linked)
+
+
+def table_problem(parent: str, folders: Iterable[str]) -> str:
+    """Return why the files of ``parent``, a folder with ``folders``, are not read. Empty if ``parent`` is no table."""
+    name = next((_LOG_FOLDERS[each] for each in folders if each in _LOG_FOLDERS), "")
+    if not name and _ICEBERG[0] in folders and glob.glob(os.path.join(glob.escape(parent), *_ICEBERG)):
+        name = "Iceberg"
+    return _table_problem(name) if name else ""
+
+
+def tables_at(urls: Iterable[str]) -> dict[str, str]:
+    """Find the folders of tables among files at ``urls``, each with the reason why its files are not read."""
+    found = filter(None, map(_LOG_AT_URL.fullmatch, urls))
+    return {log[1]: _table_problem(_LOG_FOLDERS.get(log[2], "Iceberg")) for log in found}
+
+
+def stores_at(urls: Iterable[str]) -> dict[str, str]:
+    """Find the folders of datastores among files at ``urls``, each with the reason ``DATASTORE``."""
+    folders: dict[str, set[str]] = {"segments": set(), "other": set()}
+    for found in filter(None, map(_STORE_AT_URL.fullmatch, urls)):
+        folders["segments" if found[2] == SEGMENTS_NAME else "other"].add(found[1])
+    return dict.fromkeys(folders["segments"] & folders["other"], DATASTORE)
+
+
+def is_store(folders: Iterable[str], names: Iterable[str]) -> bool:
+    """Whether a folder with these ``folders`` and files is a datastore, perhaps a pushed one."""
+    return SEGMENTS_NAME in folders and (MANIFEST_NAME in names or PUSHED_NAME in folders)
+
+
+def _table_problem(name: str) -> str:
+    return f"{name} table, whose files also hold removed rows (export its rows, or name its files)"

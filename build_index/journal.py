@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from suffolk.build_index.block import Position
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.proof import Proof
 from suffolk.build_index.skipped import BuildCounts
-from suffolk.build_index.workspace import Workspace, disk_error
+from suffolk.build_index.workspace import Workspace, disk_errors
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.files import write_atomically
 from suffolk.datastore.manifest import Manifest
@@ -40,6 +40,14 @@ class FinishedSegment:
     inputs: str
     counts: BuildCounts
     skipped_bytes: int
+
+
+def totals(finished: Iterable[FinishedSegment]) -> BuildCounts:
+    """The totals of all these segments."""
+    counts = BuildCounts()
+    for segment in finished:
+        counts.add(segment.counts)
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +128,11 @@ def _changed(before: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 
 
 def _append(path: Path, record: dict[str, Any]) -> None:
-    try:
-        with open(path, "ab") as file:
-            file.write(_line(record))
-            file.flush()
-            os.fsync(file.fileno())
-        failpoint("journal.appended")
-    except OSError as error:
-        raise disk_error(path, error) from error
+    with disk_errors(path), open(path, "ab") as file:
+        file.write(_line(record))
+        file.flush()
+        os.fsync(file.fileno())
+    failpoint("journal.appended")
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -12,25 +12,24 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Protocol
 
 from suffolk.build_index.block import Block, Payload
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker, SegmentMaker
 from suffolk.build_index.reader import read_blocks
-from suffolk.build_index.report import peak_memory
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.host_memory import process_memory
 
 BLOCKS_PER_WORKER = 3
 """Blocks in flight per worker: one is being encoded, one is queued, and one waits for its result to be received."""
 
 
-class BlockEncoders(Protocol):
-    """Encodes blocks, in this process or in others."""
+class BlockEncoders:
+    """Encodes blocks in this process. Used for small corpora and single cores."""
 
     def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
         """Yield each block with its tokens, in order. Called once.
@@ -39,38 +38,16 @@ class BlockEncoders(Protocol):
             SuffolkError: encoding a block failed. It is raised when the block's turn comes.
             Unavailable: a process died.
         """
-        ...
-
-    def processes(self) -> list[int]:
-        """The ids of the other processes."""
-        ...
-
-
-@contextmanager
-def open_encoders(workers: int) -> Iterator[BlockEncoders]:
-    """Context manager of encoders. If ``workers`` is above 1, this number of processes encodes. They end with the context."""
-    if workers <= 1:
-        yield InlineEncoder()
-        return
-    pool = WorkerPool(workers)
-    try:
-        yield pool
-    finally:
-        pool.close()
-
-
-class InlineEncoder:
-    """Encodes in this process. Used for small corpora and single cores."""
-
-    def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """As ``BlockEncoders.encode``."""
         encoder = BlockEncoder(setup)
         for block in blocks:
             yield block, encoder.encode(block.payload)
 
     def processes(self) -> list[int]:
-        """Empty: there are no other processes."""
+        """The ids of the other processes."""
         return []
+
+    def close(self) -> None:
+        """End the other processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +56,7 @@ class _Worker:
     connection: Connection
 
 
-class WorkerPool:
+class WorkerPool(BlockEncoders):
     """Encodes in separate processes, because the fast tokenizer holds the GIL. Not thread-safe."""
 
     def __init__(self, workers: int) -> None:
@@ -92,7 +69,7 @@ class WorkerPool:
             raise
 
     def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """See ``BlockEncoders.encode``. Block i goes to worker i modulo the number of workers."""
+        """See ``BlockEncoders``. Block i goes to worker i modulo the number of workers."""
         for worker in self._workers:
             _send(worker, setup)
         waiting: deque[tuple[_Worker, Block]] = deque()
@@ -106,11 +83,9 @@ class WorkerPool:
             yield _receive(*waiting.popleft())
 
     def processes(self) -> list[int]:
-        """The workers' process ids."""
         return [worker.process.pid for worker in self._workers]
 
     def close(self) -> None:
-        """Kill all workers."""
         for worker in self._workers:
             worker.connection.close()
             worker.process.kill()
@@ -162,7 +137,7 @@ def _death(worker: _Worker) -> Unavailable:
 @contextmanager
 def segments_here(workers: int) -> Iterator[SegmentMaker]:
     """Reads in this process, tokenizes in ``workers`` processes, and sorts one segment after the other. See ``OpenMaker``."""
-    with open_encoders(workers) as encoders:
+    with closing(WorkerPool(workers) if workers > 1 else BlockEncoders()) as encoders:
         yield partial(_make_segments, encoders)
 
 
@@ -170,7 +145,7 @@ def _make_segments(encoders: BlockEncoders, gatherer: Gatherer, state: BuildStat
     blocks = read_blocks(gatherer.inputs, gatherer.options, gatherer.target.token_width, state.next)
     encoded = encoders.encode(setup, blocks)
     state.finished.extend(gatherer.gather(encoded, len(state.finished), state.generation))
-    return peak_memory() + sum(peak_memory(process) for process in encoders.processes())
+    return process_memory("VmHWM") + sum(process_memory("VmHWM", process) for process in encoders.processes())
 
 
 def on_ray(address: str, url: str | None = None) -> OpenMaker:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Protocol, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -21,24 +21,17 @@ SPEED_SECONDS = 600.0
 T = TypeVar("T")
 
 
-class WorkProgress(Protocol):
-    """Receives the progress of long work, for example a build or a training run. Called in the thread that does the work."""
+class WorkProgress:
+    """Receives the progress of long work, for example a build or a training run. Called in the thread that does the work.
+
+    This base class shows nothing; for calls from Python.
+    """
 
     def note(self, text: str) -> None:
         """Show a message."""
-        ...
 
     def advance(self, work: str, share: float, facts: str) -> None:
         """Show that the ``share`` (0..1) of the task ``work`` is done, with ``facts`` beside it."""
-        ...
-
-
-class SilentProgress:
-    """Shows nothing; for calls from Python."""
-
-    def note(self, text: str) -> None: ...
-
-    def advance(self, work: str, share: float, facts: str) -> None: ...
 
 
 def rate(done: float, seconds: float, unit: str = "") -> str:
@@ -49,7 +42,7 @@ def rate(done: float, seconds: float, unit: str = "") -> str:
     return f"{number:,.0f}" * (number >= 100) + f"{number:.3g}" * (number < 100) + f" {unit}".rstrip() + f"/{time_unit}"
 
 
-class PlainProgress:
+class PlainProgress(WorkProgress):
     """Writes notes, and a line every half minute, to ``stream``."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -70,7 +63,7 @@ class PlainProgress:
             self.note(f"{work}: {share:4.0%}, {facts}, {left}")
 
 
-class TerminalProgress:
+class TerminalProgress(WorkProgress):
     """Draws a bar for each task, with its facts and the time left. ``redraw``: whether only ``advance`` draws."""
 
     def __init__(self, progress: Progress, redraw: bool) -> None:

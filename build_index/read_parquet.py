@@ -46,7 +46,8 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
             names = Columns(table.schema_arrow)
             column = _choose(names, file.path, options)
             extra = [name for name in (TOOLS, SYSTEM) if column in FIELDS and name in names]
-            extra += [*([options.id_field] if options.id_field else []), *_kept_columns(names, options)]
+            extra += [options.id_field] if options.id_field else []
+            extra += [name for name in options.metadata if name in names]  # a file may lack some
             _require_single([column, *extra], table.schema_arrow.names, file.path)
             row = 0
             wanted = dict.fromkeys(map(names.stored, [column, *extra]))
@@ -170,11 +171,6 @@ def _cut(batch: Any, column: str) -> Iterator[Any]:
 
 def _listing(names: Columns) -> str:
     return ", ".join(list(names)[:12]) or "no columns"
-
-
-def _kept_columns(names: Columns, options: BuildOptions) -> list[str]:
-    """The columns that hold the metadata fields. Missing columns are left out."""
-    return [name for name in options.metadata if name in names]
 
 
 def _rows(batch: Any, raw: str) -> tuple[dict[str, Any], ...]:

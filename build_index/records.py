@@ -91,8 +91,8 @@ def read_recording(record: Any, rules: RecordRules, place: str) -> list[int]:
         )
     if record.get("tokenizer") != rules.fingerprint:
         raise InvalidArgument(
-            f"{place}: recorded with tokenizer {_short(record.get('tokenizer'))}, but the datastore has "
-            f"{_short(rules.fingerprint)}; give the recorded model's tokenizer with --tokenizer"
+            f"{place}: recorded with tokenizer {short_mark(record.get('tokenizer'))}, but the datastore has "
+            f"{short_mark(rules.fingerprint)}; give the recorded model's tokenizer with --tokenizer"
         )
     ids: list[int] = []
     for name in ("prompt", "generated"):
@@ -120,5 +120,6 @@ def _render(conversation: Conversation, rules: RecordRules, place: str) -> str |
         return LeftOut(str(refusal))
 
 
-def _short(fingerprint: Any) -> str:
+def short_mark(fingerprint: Any) -> str:
+    """The beginning of a tokenizer's fingerprint, for messages."""
     return str(fingerprint)[:12] if fingerprint else "none"

@@ -1,8 +1,7 @@
-"""The report of a finished build, and the peak memory of its processes."""
+"""The report of a finished build."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -133,17 +132,3 @@ def megabytes(size: float) -> str:
 def count(number: int, noun: str) -> str:
     """Format a number and a noun. The noun is in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
-
-
-def peak_memory(process: int | None = None) -> int:
-    """The largest resident size of a process since its start, in bytes; 0 if it has ended.
-
-    ``process``: id of the process; None for this process. The size is read from /proc, because getrusage of a child process
-    includes its parent's size at the fork.
-    """
-    try:
-        with open(f"/proc/{process or os.getpid()}/status") as status:
-            line = next((line for line in status if line.startswith("VmHWM:")), "VmHWM: 0 kB")
-    except OSError:
-        return 0
-    return int(line.split()[1]) * 1024

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from types import TracebackType
 
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_errors
 from suffolk.datastore.files import name_text, printable
 
 
@@ -44,7 +42,7 @@ class SkippedLog:
 
     def __enter__(self) -> SkippedLog:
         if self._path is not None:
-            with _errors(self._path):
+            with disk_errors(self._path, "--skipped"):
                 self._file = open(self._path, "ab")  # noqa: SIM115  closed by __exit__
                 self.size = min(self._keep, os.fstat(self._file.fileno()).st_size)
                 self._file.truncate(self.size)
@@ -57,7 +55,7 @@ class SkippedLog:
         """Write ``found``. Raises ResourceExhausted: the disk is full."""
         if self._path is None:
             return
-        with _errors(self._path):
+        with disk_errors(self._path, "--skipped"):
             for each in found:
                 self.size += self._file.write(json.dumps(asdict(each)).encode() + b"\n")
             self._file.flush()
@@ -66,22 +64,12 @@ class SkippedLog:
         """Remove what was written after ``size``; None: what was written since the file was opened."""
         if self._path is not None:
             self.size = self._start if size is None else size
-            with _errors(self._path):
+            with disk_errors(self._path, "--skipped"):
                 self._file.truncate(self.size)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._path is not None:
             self._file.close()
-
-
-@contextmanager
-def _errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error, "--skipped") from error
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from suffolk.build_index.chat_template import ChatTemplate, find_chat_template
 from suffolk.build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
-from suffolk.build_index.records import RecordRules
+from suffolk.build_index.records import RecordRules, short_mark
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import MANIFEST_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.segment import token_dtype
@@ -131,13 +131,9 @@ def _find_tokenizer(options: BuildOptions, base: Manifest | None) -> Tokenizer |
 def _require_fit(options: BuildOptions, base: Manifest, size: int, mark: str | None, depth: int) -> None:
     if mark != base.tokenizer:
         raise Unsupported(
-            f"tokenizer {options.tokenizer}: not the one of {options.output} (fingerprint {_short(mark)}, the datastore has "
-            f"{_short(base.tokenizer)}); leave --tokenizer out to use the datastore's own, or build another datastore"
+            f"tokenizer {options.tokenizer}: not the one of {options.output} (fingerprint {short_mark(mark)}, the datastore has "
+            f"{short_mark(base.tokenizer)}); leave --tokenizer out to use the datastore's own, or build another datastore"
         )
     for name, given, there in (("vocab size", size, base.vocab_size), ("order depth", depth, base.order_depth)):
         if given != there:
             raise Unsupported(f"{name}: {given} differs from the {there} of {options.output}; build another datastore")
-
-
-def _short(mark: str | None) -> str:
-    return mark[:12] if mark else "none"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_errors
 
 
 class TokenFile:
@@ -30,27 +30,19 @@ class TokenFile:
 
     def append(self, tokens: npt.NDArray[Any]) -> None:
         """Add ``tokens`` (of the file's dtype) at the end."""
-        try:
+        with disk_errors(self._path):
             self._file.write(tokens.tobytes())
-        except OSError as error:
-            raise disk_error(self._path, error) from error
         self.tokens += len(tokens)
 
     def mapped(self) -> npt.NDArray[Any]:
         """All tokens, read-only, as a memory map."""
-        try:
+        with disk_errors(self._path):
             self._file.flush()
-        except OSError as error:
-            raise disk_error(self._path, error) from error
         return np.memmap(self._path, self._dtype, mode="r")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         try:
-            self._file.close()
-        except OSError as failure:  # an earlier error caused this error
-            if error is None:
-                raise disk_error(self._path, failure) from failure
+            with suppress(OSError) if error else disk_errors(self._path):  # an earlier error causes this one
+                self._file.close()
         finally:
             self._path.unlink(missing_ok=True)

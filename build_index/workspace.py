@@ -246,7 +246,7 @@ def appearing_folder(target: Path) -> Iterator[Path]:
 
     Raises ResourceExhausted, PermissionDenied or InvalidArgument if it cannot be written.
     """
-    try:
+    with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
@@ -257,18 +257,19 @@ def appearing_folder(target: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
-    except OSError as error:
-        raise disk_error(target, error) from error
     fsync_directory(target.parent)
 
 
-def disk_error(path: Path, error: OSError, option: str = "--output") -> SuffolkError:
-    """The error for a ``path`` that cannot be written. ``option``: the option with which the user can choose another path."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ResourceExhausted(f"{path}: the disk is full; free some space and run the command again")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another {option}")
-    return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another {option}")
+@contextmanager
+def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
+    """Turn the error of a write to ``path`` into Suffolk's. ``option``: with which the user can choose another path."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceExhausted(f"{path}: the disk is full; free some space and run the command again") from error
+        kind = PermissionDenied if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else InvalidArgument
+        raise kind(f"{path}: cannot be written ({error.strerror or error}); choose another {option}") from error
 
 
 def _make(store: Path) -> Path | None:
@@ -277,10 +278,8 @@ def _make(store: Path) -> Path | None:
     if store.exists() and not store.is_dir():
         raise InvalidArgument(f"output {store} is a file; name a new or empty folder")
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
-    try:
+    with disk_errors(store):
         store.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise disk_error(store, error) from error
     return missing[-1] if missing else None
 
 

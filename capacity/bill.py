@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from suffolk.capacity.index_size import build_bytes
 from suffolk.capacity.need import Need, amount, size
 from suffolk.capacity.plan import CapacityPlan
 from suffolk.capacity.service_costs import ServiceCosts
-from suffolk.datastore.settings import Within, check_fields
 
 HOURS, SECONDS = 730, 730 * 3600
 """Hours and seconds in a month."""
-
-Price = Annotated[float, Within(0)]
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices of a node for an hour, of a TB in object storage for a month, and of a TB sent over the network."""
-
-    node_hour: Price = 0.0
-    storage_tb: Price = 0.0
-    network_tb: Price = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +35,17 @@ class Bill:
         ]
 
 
-def bill_of(plan: CapacityPlan, prices: Prices) -> Bill:
-    """Compute the quantities of a plan: used memory and disk of all nodes, one copy in object storage, requests and replies."""
+def bill_of(plan: CapacityPlan, node_hour: float, storage_tb: float, network_tb: float) -> Bill:
+    """Compute the quantities of a plan: used memory and disk of all nodes, one copy in object storage, requests and replies.
+
+    Args:
+        node_hour, storage_tb, network_tb: prices of a node for an hour, of a TB in object storage for a month, and of a TB sent
+            over the network. If all are 0, the bill has no price.
+    """
     shard, nodes = plan.shard, plan.nodes
     storage = shard.disk_bytes * shard.shards / 1e12
     sent = shard.calls_per_second * shard.shards * (shard.sent_bytes + shard.received_bytes) * SECONDS / 1e12
-    given = prices != Prices()
-    price = prices.node_hour * HOURS * nodes + prices.storage_tb * storage + prices.network_tb * sent
+    price = node_hour * HOURS * nodes + storage_tb * storage + network_tb * sent
     return Bill(
         node_hours=HOURS * nodes,
         core_hours=HOURS * nodes * shard.need.node.cores,
@@ -65,7 +53,7 @@ def bill_of(plan: CapacityPlan, prices: Prices) -> Bill:
         disk_tb=nodes * shard.disk_bytes / 1e12,
         storage_tb=storage,
         network_tb=sent,
-        price=price if given else None,
+        price=price if node_hour or storage_tb or network_tb else None,
     )
 
 

@@ -72,14 +72,19 @@ def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
 
 def _better(best: CapacityPlan | None, shard: ShardModel) -> CapacityPlan | None:
     """Return the better of ``best`` and the plan with ``shard``. The latency is checked last, because this takes longest."""
-    least = {"processors": _by_processors(shard), "network": _by_network(shard), "disk reads": _by_reads(shard)}
+    need, node = shard.need, shard.need.node
+    least = {
+        "processors": shard.busy_servers / (need.utilisation * shard.processes),
+        "network": 8 * network_bytes(shard) / (NETWORK_SHARE * node.network),
+        "disk reads": shard.calls_per_second * shard.reads_per_call / (READS_SHARE * node.reads),
+    }
     if not _is_better(best, shard, max(least.values())):
         return best
     limits = {"latency": _by_latency(shard), **least}
     replicas = max(limits.values())
     if not _is_better(best, shard, replicas):
         return best
-    files = {"disk": _by_disk(shard.need, shard.costs), "memory": int(_by_memory(shard))}
+    files = {"disk": _by_disk(need, shard.costs), "memory": int(_by_memory(shard))}
     load = {name: math.ceil(shard.shards * nodes) for name, nodes in limits.items()}
     return CapacityPlan(shard, math.ceil(replicas), files | load)
 
@@ -98,19 +103,6 @@ def _by_memory(shard: ShardModel) -> float:
     """Least number of shards whose files fit into the memory of a node; infinite if the server processes alone do not fit."""
     free = MEMORY_SHARE * shard.need.node.memory - shard.processes * shard.costs.process_bytes
     return math.ceil(shard.shards * shard.resident_bytes / free) if free > 0 else math.inf
-
-
-def _by_processors(shard: ShardModel) -> float:
-    return shard.busy_servers / (shard.need.utilisation * shard.processes)
-
-
-def _by_network(shard: ShardModel) -> float:
-    return 8 * network_bytes(shard) / (NETWORK_SHARE * shard.need.node.network)
-
-
-def _by_reads(shard: ShardModel) -> float:
-    reads = shard.calls_per_second * shard.reads_per_call
-    return reads / (READS_SHARE * shard.need.node.reads)
 
 
 def _by_latency(shard: ShardModel) -> float:
@@ -157,25 +149,17 @@ def _too_slow(need: Need, shards: list[ShardModel]) -> InvalidArgument:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxation:
-    """A change of the need, and the number of nodes that are enough after the change."""
-
-    change: str
-    nodes: int
-
-
-def relaxations(plan: CapacityPlan, costs: ServiceCosts) -> list[Relaxation]:
-    """The changes that save nodes, the largest saving first."""
-    found = []
+def relaxations(plan: CapacityPlan, costs: ServiceCosts) -> dict[str, int]:
+    """Map the changes of the need that save nodes to the nodes that are then enough, the largest saving first."""
+    found = {}
     for change, need in _changes(plan.shard.need):
         try:
             nodes = best_plan(need, costs).nodes
         except InvalidArgument:  # a change may be impossible, such as more search threads than memory allows
             continue
         if nodes < plan.nodes:
-            found.append(Relaxation(change, nodes))
-    return sorted(found, key=lambda each: each.nodes)
+            found[change] = nodes
+    return dict(sorted(found.items(), key=lambda each: each[1]))
 
 
 def _changes(need: Need) -> Iterator[tuple[str, Need]]:

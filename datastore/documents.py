@@ -112,10 +112,7 @@ def check_source(source: str) -> None:
     Raises:
         InvalidArgument: ``source`` is no text, empty or too long.
     """
-    if not isinstance(source, str) or not 0 < len(source) <= MAX_SOURCE_CHARACTERS:
-        raise InvalidArgument(
-            Field("id"), f" is {_short(source)}; it must be a text of 1 to {MAX_SOURCE_CHARACTERS} characters"
-        )
+    _check_length("id", source, MAX_SOURCE_CHARACTERS)
 
 
 def check_group(group: str) -> None:
@@ -124,11 +121,12 @@ def check_group(group: str) -> None:
     Raises:
         InvalidArgument: ``group`` is no text, empty or too long.
     """
-    if not isinstance(group, str) or not 0 < len(group) <= MAX_GROUP_CHARACTERS:
-        raise InvalidArgument(
-            Field("group"),
-            f" is {_short(group)}; it must be a text of 1 to {MAX_GROUP_CHARACTERS} characters: use a hash of a long key",
-        )
+    _check_length("group", group, MAX_GROUP_CHARACTERS, ": use a hash of a long key")
+
+
+def _check_length(name: str, text: object, most: int, advice: str = "") -> None:
+    if not isinstance(text, str) or not 0 < len(text) <= most:
+        raise InvalidArgument(Field(name), f" is {_short(text)}; it must be a text of 1 to {most} characters{advice}")
 
 
 def checked_metadata(source: str, metadata: Metadata) -> Metadata:

@@ -55,17 +55,7 @@ class DraftTree:
         """The first ``size`` nodes, which form a tree because parents precede children."""
         if size >= len(self):
             return self
-        counts = None if self.counts is None else self.counts[:size]
-        return DraftTree(
-            self.tokens[:size],
-            self.parents[:size],
-            self.scores[:size],
-            self.sources[:size],
-            counts,
-            self.match_length,
-            self.match_count,
-            self.partial,
-        )
+        return self._part(slice(size), self.parents[:size])
 
     def where(self, kept: npt.NDArray[np.bool_]) -> DraftTree:
         """The nodes of ``kept``, bool[n], whose ancestors are all kept too."""
@@ -77,16 +67,7 @@ class DraftTree:
             kept = left
         numbers = np.cumsum(kept, dtype=np.int32) - 1
         parents = np.where(rooted, np.int32(-1), numbers[self.parents])
-        return DraftTree(
-            self.tokens[kept],
-            parents[kept],
-            self.scores[kept],
-            self.sources[kept],
-            None if self.counts is None else self.counts[kept],
-            self.match_length,
-            self.match_count,
-            self.partial,
-        )
+        return self._part(kept, parents[kept])
 
     def depths(self) -> npt.NDArray[np.int32]:
         """int32[n], the depth of each node: 1 for a child of the context's last token.
@@ -109,6 +90,18 @@ class DraftTree:
         """
         validate_all([self], vocab_size)
         return self
+
+    def _part(self, kept: slice | npt.NDArray[np.bool_], parents: npt.NDArray[np.int32]) -> DraftTree:
+        return DraftTree(
+            self.tokens[kept],
+            parents,
+            self.scores[kept],
+            self.sources[kept],
+            None if self.counts is None else self.counts[kept],
+            self.match_length,
+            self.match_count,
+            self.partial,
+        )
 
 
 def validate_all(trees: Sequence[DraftTree], vocab_size: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
@@ -16,14 +16,8 @@ class DutyCycle:
     wait.
     """
 
-    def __init__(
-        self,
-        share: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
+    def __init__(self, share: float) -> None:
         self._pause = 1 / share - 1
-        self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
         self._free_at = 0.0
 
@@ -31,11 +25,11 @@ class DutyCycle:
     def work(self) -> Iterator[None]:
         """Wait until work may run, then run the ``with`` block as one piece of work."""
         with self._lock:
-            if (wait := self._free_at - self._clock()) > 0:
-                self._sleep(wait)
-            begin = self._clock()
+            if (wait := self._free_at - time.monotonic()) > 0:
+                time.sleep(wait)
+            begin = time.monotonic()
             try:
                 yield
             finally:
-                end = self._clock()
+                end = time.monotonic()
                 self._free_at = end + (end - begin) * self._pause

@@ -23,15 +23,20 @@ def write_json(file: Path, document: object) -> None:
 
 
 def write_text(file: Path, content: str) -> None:
+    """Write ``content`` as UTF-8. Raises the errors of ``write_bytes``."""
+    write_bytes(file, content.encode())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
     """Write ``content``, whole or not at all. A link is followed: its target is replaced.
 
     Raises:
         PermissionDenied, ResourceExhausted: as ``write_atomically``.
     """
     if is_device(file):
-        file.write_text(content, encoding="utf-8")
+        file.write_bytes(content)
     else:
-        write_atomically(file.resolve(), content.encode())
+        write_atomically(file.resolve(), content)
 
 
 def read_bounded(path: str | Path, most: int = 1 << 26) -> bytes:

@@ -25,6 +25,9 @@ class GenerationFollower:
 
     If a generation cannot be served, this is logged once. After ``Unsupported``, only the next generation is tried. After other
     errors, the same generation is tried again.
+
+    Attributes:
+        problem: why the published generation is not served; empty if it is served.
     """
 
     def __init__(self, path: Path, generation: Callable[[], int], take_up: Callable[[Manifest], bool]) -> None:
@@ -39,18 +42,13 @@ class GenerationFollower:
         self._generation = generation
         self._take_up = take_up
         self._seen = generation()
-        self._problem = ""
+        self.problem = ""
         self._lock = threading.Lock()
         self._reader = ReaderFile(path)
         self._reader.write(self._seen, self._seen)
         self._file: tuple[int, ...] | None = ()
         self._thread = PeriodicThread(f"watch-{path.name}", self._look, CHECK_SECONDS, RETRY_SECONDS)
         self._thread.wake()
-
-    @property
-    def problem(self) -> str:
-        """Why the published generation is not served; empty if it is served."""
-        return self._problem
 
     def check(self) -> bool:
         """Take up the published generation now. Returns False if a further call has work to do."""
@@ -83,7 +81,7 @@ class GenerationFollower:
 
     def _report(self, problem: str) -> None:
         """Log a new problem once, and record what is served."""
-        if problem and problem != self._problem:
+        if problem and problem != self.problem:
             LOG.error("%s; generation %d is still served", problem, self._generation())
-        self._problem = problem
+        self.problem = problem
         self._reader.write(self._generation(), self._seen, problem)

@@ -1,4 +1,4 @@
-"""The free memory of this machine or container."""
+"""The free memory of this machine or container, and the memory of processes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ _SELF_GROUP = Path("/proc/self/cgroup")
 
 def host_memory() -> int:
     """Bytes that can still be allocated: the minimum over the machine and all enclosing cgroups; 2**62 if unknown."""
-    return min(_host_available(), _cgroup_available())
-
-
-def _host_available() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux: no limit is known
-    return _UNLIMITED
-
-
-def _cgroup_available() -> int:
+    free = _bytes_of(Path("/proc/meminfo"), "MemAvailable") or _UNLIMITED  # not Linux: no limit is known
     innermost = _GROUPS / _group_name()
-    return min(_available_in(group) for group in (innermost, *innermost.parents) if group.is_relative_to(_GROUPS))
+    groups = (group for group in (innermost, *innermost.parents) if group.is_relative_to(_GROUPS))
+    return min(free, *map(_available_in, groups))
+
+
+def process_memory(kind: str, process: int | str = "self") -> int:
+    """Bytes of memory of a process; 0 if it has ended.
+
+    ``kind``: the name of a line of /proc/PID/status: VmRSS (resident), VmHWM (the most that was resident), RssAnon (private) or
+    RssFile (mapped files).
+    """
+    return _bytes_of(Path(f"/proc/{process}/status"), kind)
+
+
+def _bytes_of(file: Path, name: str) -> int:
+    """The size on the line ``name`` of a file, which gives it in KiB. 0 if the file or the line is missing."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def _group_name() -> str:

@@ -94,6 +94,6 @@ def list_files(name: str) -> set[str]:
         ) from error
 
 
-def short_reason(error: BaseException) -> str:
-    """The message of ``error`` on one line of at most 160 characters."""
-    return (" ".join(str(error).split()) or type(error).__name__)[:160]
+def short_reason(error: BaseException, most: int = 160) -> str:
+    """The message of ``error`` on one line of at most ``most`` characters."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:most]

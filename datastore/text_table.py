@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,11 @@ class Table:
 
     headers: Sequence[str]
     rows: Sequence[Sequence[object]]
+
+    @staticmethod
+    def of(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> Table:
+        """The table of ``rows``. ``columns``: the headers, each with the format of its cells, such as "{speed_up:.2f}"."""
+        return Table(list(columns), [[form.format_map(row) for form in columns.values()] for row in rows])
 
     def cells(self) -> list[list[str]]:
         """The rows as text."""

@@ -26,15 +26,10 @@ class Paths(NamedTuple):
     parents: npt.NDArray[np.int32]
 
 
-def tree_paths(tree: DraftTree) -> list[list[int]]:
+def tree_paths(tree: DraftTree | Paths) -> list[list[int]]:
     """The tokens from the context to each node, the node's own included."""
-    return paths_of(tree.tokens.tolist(), tree.parents.tolist())
-
-
-def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
-    """The tokens from the context to each node of a tree, given as its columns."""
     paths: list[list[int]] = []
-    for token, parent in zip(tokens, parents, strict=True):
+    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         paths.append([*(paths[parent] if parent >= 0 else ()), token])
     return paths
 

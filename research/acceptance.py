@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from research.command import add_drafter_options, add_seed, command_parser, read_drafter_config, run_command
-from suffolk.benchmarks.decode.options import DecodingOptions, given
+from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import (
     encode_prompts,
     load_target,
@@ -76,8 +76,9 @@ def _run(args: argparse.Namespace) -> int:
     models = read_drafter_config(args)
     found = (*(("datastore",) if args.datastore else ()), *models.parts())
     names = ("prompt-lookup", *found, *(("hybrid",) if found else ()))
+    stores = (args.datastore,) if args.datastore else ()
     options = DecodingOptions(
-        args.model, tuple(args.prompts), given(args.datastore), models, names, style=args.style, limit=args.limit,
+        args.model, tuple(args.prompts), stores, models, names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
     settings = SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed)

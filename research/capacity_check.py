@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.capacity.profile import DEADLINE, sample_contexts, serve_command
-from suffolk.benchmarks.capacity.search import MAX_MATCH
+from suffolk.benchmarks.capacity.profile import DEADLINE, MAX_MATCH, sample_contexts, serve_command
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open, serving
 from suffolk.benchmarks.service.measure import MAX_DEPTH, cpu_seconds, draft_request
 from suffolk.capacity.need import Need

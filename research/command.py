@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -18,6 +20,7 @@ from suffolk.serving.decoding.drafters.registry import BUILT_IN
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 
 MOST_ROUNDS = 10_000
+T = TypeVar("T")
 
 
 def command_parser(name: str, description: str | None, *examples: str) -> argparse.ArgumentParser:
@@ -99,3 +102,11 @@ def read_drafter_config(args: argparse.Namespace) -> DrafterConfig:
     entries = [entry for entry in BUILT_IN.values() if entry.needs_option]
     names = {option.name for entry in entries for option in entry.options}
     return DrafterConfig(dtype=args.dtype, **{name: getattr(args, name) for name in names if hasattr(args, name)})
+
+
+def alternating(items: Iterable[T], group_of: Callable[[T], str]) -> list[T]:
+    """``items`` with alternating groups: the first item of each group, then the second of each, and so on."""
+    groups: dict[str, list[T]] = {}
+    for each in items:
+        groups.setdefault(group_of(each), []).append(each)
+    return [each for each in chain.from_iterable(zip_longest(*groups.values())) if each is not None]

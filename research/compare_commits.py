@@ -28,7 +28,7 @@ from suffolk.benchmarks.decode.report import with_interval
 from suffolk.benchmarks.decode.way import MOST_TOKENS, Piece, beside_plain, ratios
 from suffolk.benchmarks.parts import exit_code, keep, stop_lines
 from suffolk.benchmarks.prompts import STYLES, encode_prompt, load_prompts
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import make_report, write_report
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
@@ -227,7 +227,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json is not None:
         settings = {name: str(value) for name, value in vars(args).items()}
         results = {"stopped": stopped, "summary": summary, "runs": runs}
-        write_report(Report("compare commits", args.seed, settings, results, NOTES), args.json)
+        write_report(make_report("compare commits", args.seed, settings, results, NOTES), args.json)
     return exit_code(stopped)
 
 

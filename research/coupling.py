@@ -15,7 +15,7 @@ import torch
 from research.command import command_parser, run_command
 from research.coupling_pairs import CouplingOptions, logits_by_context
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
-from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.benchmarks.report import make_report, plain, write_report
 from suffolk.cli.output_file import plot_beside
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
@@ -101,7 +101,7 @@ def _run(args: argparse.Namespace) -> int:
     )
     results = measure_coupling(options)
     print("\n".join(coupling_lines(results)))
-    write_report(Report("coupling", args.seed, plain(options), results, NOTES, PACKAGES), args.json)
+    write_report(make_report("coupling", args.seed, plain(options), results, NOTES, PACKAGES), args.json)
     write_plot(plot, "acceptance at a node: noise shared with the target", coupling_panels(results))
     print(f"wrote {args.json} and {plot}")
     return 0

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from research.command import add_seed, command_parser, run_command
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import make_report, write_report
 from suffolk.benchmarks.retrieval.contexts import sample_files
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal
@@ -102,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
     ]
     print(format_table(HEADERS, rows))
     settings = {name: str(value) for name, value in vars(args).items()}
-    write_report(Report("draft latency", args.seed, settings, {"latency": found}, NOTES), args.json)
+    write_report(make_report("draft latency", args.seed, settings, {"latency": found}, NOTES), args.json)
     return 0
 
 

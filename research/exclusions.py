@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from suffolk.benchmarks.prompts import decode_text, read_rows, row_name
+from suffolk.benchmarks.prompts import decode_text, prompt_files, row_name, rows_in
 from suffolk.datastore.errors import InvalidArgument, NotFound
 
 
@@ -21,6 +22,16 @@ def read_excluded(path: Path) -> frozenset[str]:
     except OSError as error:
         raise NotFound(f"exclusions {path}: {error.strerror}; name a file with one prompt id a line") from error
     return frozenset(decode_text(path, data).split("\n")) - {""}
+
+
+def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
+    """Yield file, line number and content of every row in files, and in all .jsonl files of folders.
+
+    Raises the errors of ``load_prompts``.
+    """
+    for path in prompt_files(paths):
+        for number, row in rows_in(path):
+            yield path, number, row
 
 
 def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from research.command import command_parser, run_command
 from research.delayed_server import delayed_server
-from suffolk.benchmarks.report import Report, quantiles_us, write_report
+from suffolk.benchmarks.report import make_report, quantiles_us, write_report
 from suffolk.benchmarks.service.load import served
 from suffolk.build_index.split import split
 from suffolk.datastore.checks import check_range
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.json:
         settings = {name: str(value) for name, value in vars(args).items()}
-        write_report(Report("fan_out", args.seed, settings, results, NOTES, ("numpy", "grpcio")), args.json)
+        write_report(make_report("fan_out", args.seed, settings, results, NOTES, ("numpy", "grpcio")), args.json)
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.report import Report, quantiles_us, write_report
+from suffolk.benchmarks.report import make_report, quantiles_us, write_report
 from suffolk.benchmarks.service.load import served
 from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{args.rounds} generations, each served within {max(results['noticed_s']):.2f} s")
     if args.json:
         settings = {name: str(value) for name, value in vars(args).items()}
-        write_report(Report("hot_swap", 0, settings, results, NOTES, ("numpy", "grpcio")), args.json)
+        write_report(make_report("hot_swap", 0, settings, results, NOTES, ("numpy", "grpcio")), args.json)
     return 0
 
 

@@ -18,13 +18,13 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.folder import whole_file
-from suffolk.benchmarks.prompts import messages_of, read_rows, row_name
+from research.exclusions import read_rows
+from suffolk.benchmarks.prompts import messages_of, row_name
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.files import write_json
+from suffolk.datastore.files import write_json, write_text
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import load_tokenizer
 
@@ -134,8 +134,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     print(f"flagged in total: {len(marked)} of {len(found)} texts (above {args.share:.0%}, or {args.longest} tokens)")
     if args.drop:
-        with whole_file(args.drop) as file:
-            file.write_text("".join(f"{name}\n" for name in sorted({each.name for each in marked})))
+        write_text(args.drop, "".join(f"{name}\n" for name in sorted({each.name for each in marked})))
     if args.json:
         report = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "datastore": facts}
         limits = {"window": WINDOW, "share": args.share, "longest": args.longest}

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from research.command import command_parser, run_command
-from suffolk.benchmarks.parts import alternating
+from research.command import alternating, command_parser, run_command
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter

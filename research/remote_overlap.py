@@ -18,7 +18,7 @@ from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
 from suffolk.benchmarks.parts import rotated
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.benchmarks.report import make_report, plain, write_report
 from suffolk.benchmarks.service.load import served
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
@@ -190,7 +190,7 @@ def _run(args: argparse.Namespace) -> int:
     results = measure_remote_overlap(options)
     print("\n".join(lines(results)))
     if args.json is not None:
-        write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)
+        write_report(make_report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)
     return 0
 
 

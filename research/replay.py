@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from research.command import add_seed, command_parser, run_command
-from suffolk.benchmarks.decode.options import DecodingOptions, given
+from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import (
     encode_prompts,
     load_target,
@@ -111,8 +111,9 @@ def _run(args: argparse.Namespace) -> int:
     if not 0 <= args.noise <= 1:
         raise InvalidArgument(f"--noise is {args.noise}; it must be between 0 and 1")
     names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), "useless")
+    stores = (args.datastore,) if args.datastore else ()
     options = DecodingOptions(
-        args.model, tuple(args.prompts), given(args.datastore), drafters=names, style=args.style, limit=args.limit,
+        args.model, tuple(args.prompts), stores, drafters=names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
     with opened_datastores(options) as retrievers:

@@ -20,7 +20,7 @@ import numpy as np
 from research.command import add_seed, command_parser, run_command
 from research.soak_calls import APPENDED, Caller
 from suffolk.benchmarks.processes import family_memory
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import make_report, write_report
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import InvalidArgument, Unavailable
@@ -127,7 +127,9 @@ def run(args: argparse.Namespace) -> int:
     print(f"{results['growth']:+.2%}")
     if args.json:
         settings = {name: str(value) for name, value in vars(args).items()}
-        write_report(Report("soak", args.seed, settings, results, NOTES, ("numpy", "grpcio", "starlette")), args.json)
+        write_report(
+            make_report("soak", args.seed, settings, results, NOTES, ("numpy", "grpcio", "starlette")), args.json
+        )
     return 0
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import make_report, write_report
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.datastore import open_datastore
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name:<28} {value:10.2f}{'' if rate is None else f'  {rate:8.1f} MB/s of the whole datastore'}")
     if args.json is not None:
         settings = {"store": str(args.store), "added": args.added}
-        write_report(Report("storage", 0, settings, results, NOTES, ("s3fs", "moto")), args.json)
+        write_report(make_report("storage", 0, settings, results, NOTES, ("s3fs", "moto")), args.json)
     return 0
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.report import Report, quantiles_us, write_report
+from suffolk.benchmarks.report import make_report, quantiles_us, write_report
 from suffolk.benchmarks.service.load import served
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import open_datastore
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"p99 at ten times the quota: {results['p99_ratio']:.2f} times that at the quota")
     if args.json:
         settings = {name: str(value) for name, value in vars(args).items()}
-        write_report(Report("tenant_fairness", 0, settings, results, NOTES, ("numpy", "grpcio")), args.json)
+        write_report(make_report("tenant_fairness", 0, settings, results, NOTES, ("numpy", "grpcio")), args.json)
     return 0
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from research.command import add_seed, command_parser, run_command
-from suffolk.benchmarks.folder import make_folder, whole_file
+from suffolk.benchmarks.folder import new_folder, writing
 from suffolk.datastore.errors import InvalidArgument
 
 LEAST_MEGABYTES, MOST_MEGABYTES = 1e-6, 1e6
@@ -59,12 +59,14 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument(
             f"--megabytes is {args.megabytes:g}; it must be between {LEAST_MEGABYTES:g} and {MOST_MEGABYTES:g}"
         )
-    make_folder(args.output.parent)
     written = size = 0
-    with whole_file(args.output) as path, path.open("w", encoding="utf-8") as file:
-        for text in documents(int(args.megabytes * 1e6), args.seed):
-            file.write(json.dumps({"text": text}) + "\n")
-            written, size = written + 1, size + len(text)
+    with new_folder(args.output.parent) as folder, writing(args.output):
+        unfinished = folder / "corpus"
+        with unfinished.open("w", encoding="utf-8") as file:
+            for text in documents(int(args.megabytes * 1e6), args.seed):
+                file.write(json.dumps({"text": text}) + "\n")
+                written, size = written + 1, size + len(text)
+        unfinished.replace(args.output.resolve())
     print(f"{args.output}: {written:,} documents, {size / 1e6:,.2f} MB of text")
     return 0
 

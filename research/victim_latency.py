@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.report import Report, quantiles_us, write_report
+from suffolk.benchmarks.report import make_report, quantiles_us, write_report
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         settings = {name: str(value) for name, value in vars(args).items()}
         write_report(
-            Report("victim_latency", 0, settings, results, NOTES, ("torch", "transformers", "grpcio")), args.json
+            make_report("victim_latency", 0, settings, results, NOTES, ("torch", "transformers", "grpcio")), args.json
         )
     return 0
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
-from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.decode.summary import token_rate, total
@@ -19,12 +16,11 @@ from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import EDITS, AgentTasks, source_files
 from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
-from suffolk.benchmarks.rollouts.memory import ArcticDrafter, LiveMemory, Memory
+from suffolk.benchmarks.rollouts.memory import Memory, opened_memories
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import check_fields
 from suffolk.datastore.text_table import Table
-from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
@@ -35,7 +31,15 @@ METHODS = ("prompt-lookup", "prediction", "own store", "shared store", "arctic")
 USUAL_METHODS = METHODS[:-1]
 _TASK = "{edit} Change nothing else. Answer with the whole file and no explanation.\n\n```python\n{file}\n```"
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)(?:\n```|$)", re.DOTALL)
-HEADERS = ("sessions", "method", "tokens/s", "speed-up", "least", "M", "identical")
+COLUMNS = {
+    "sessions": "{part}",
+    "method": "{way}",
+    "tokens/s": "{tokens_per_second:.1f}",
+    "speed-up": "{speed_up:.2f}",
+    "least": "{speed_up_least:.2f}",
+    "M": "{mean_generated_length:.2f}",
+    "identical": "{identical} of {turns}",
+}
 NOTES = (
     "a turn: the prompt holds the file as it is now and asks for one edit; the answer is the whole file",
     "own store: hybrid with a live store of the session's earlier answers; shared store: of all sessions' answers",
@@ -75,22 +79,16 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
     """
     decoding = options.decoding
     tasks = _first_tasks(options)
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-agents-")))
-        target = load_target(decoding)
-        memories = {way: _memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
-        for memory in memories.values():
-            stack.callback(memory.close)
-        longest = max(len(_encode(each, target, decoding.model)) for each in tasks.values())
-        capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+    target = load_target(decoding)
+    longest = max(len(_encode(each, target, decoding.model)) for each in tasks.values())
+    capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+    with opened_memories(options.methods, target.vocab_size) as memories:
         found = find_costs(target, 1, decoding.costs)
         drafters = {way: memory.drafter for way, memory in memories.items()}
-        engine = stack.enter_context(
-            Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False)
-        )
-        sessions = _Sessions(engine, memories, options)
-        count = len(tasks) * options.sessions * sessions.turns
-        kept, stopped = keep(sessions.run(tasks), count, "turns of all sessions")
+        with Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False) as engine:
+            sessions = _Sessions(engine, memories, options)
+            count = len(tasks) * options.sessions * sessions.turns
+            kept, stopped = keep(sessions.run(tasks), count, "turns of all sessions")
     runs = [row for rows in kept for row in rows]
     return {
         "stopped": stopped,
@@ -167,8 +165,7 @@ class _Sessions:
         for way in rotated(list(self.memories), number):
             draft_options = DraftOptions(task.file if way == "prediction" else None, group=group)
             generation = self.engine.generate(ids, settings, way, decoding.max_nodes, draft_options)
-            for _ in generation:
-                pass
+            list(generation)
             answers[way] = generation.tokens
             rows.append({"way": way, **generation.stats.to_dict()})
         for way, memory in self.memories.items():
@@ -176,19 +173,6 @@ class _Sessions:
         for row in rows:
             row["identical"] = answers[row["way"]] == answers[PLAIN]
         return rows, target.tokenizer.decode(answers[PLAIN], skip_special_tokens=True)
-
-
-def _memory(way: str, folder: Path, vocab_size: int) -> Memory:
-    """Create the empty memory of a method. Raises Unsupported if the method needs a package that is not installed."""
-    makers: dict[str, Callable[[], Memory]] = {
-        PLAIN: lambda: Memory(None),
-        "prompt-lookup": lambda: Memory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
-        "prediction": lambda: LiveMemory(folder / "predicted", vocab_size, "hybrid", alone=True),
-        "own store": lambda: LiveMemory(folder / "own", vocab_size, "hybrid", alone=True),
-        "shared store": lambda: LiveMemory(folder / "shared", vocab_size, "hybrid"),
-        "arctic": lambda: Memory(ArcticDrafter()),
-    }
-    return makers[way]()
 
 
 def _encode(task: _Task, target: Any, model: str) -> Sequence[int]:
@@ -242,7 +226,7 @@ def edited_file(answer: str) -> str:
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
-    return [Table(HEADERS, [_row(each) for each in results["summary"]])]
+    return [Table.of(COLUMNS, results["summary"])]
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:
@@ -251,15 +235,3 @@ def plots(results: dict[str, Any]) -> list[Panel]:
     parts, ways = (list(dict.fromkeys(each[name] for each in summary)) for name in ("part", "way"))
     bars = {part: [each["speed_up"] for each in summary if each["part"] == part] for part in parts}
     return [Panel("speed-up", "times plain decoding", ways, bars)]
-
-
-def _row(each: dict[str, Any]) -> list[object]:
-    return [
-        each["part"],
-        each["way"],
-        f"{each['tokens_per_second']:.1f}",
-        f"{each['speed_up']:.2f}",
-        f"{each['speed_up_least']:.2f}",
-        f"{each['mean_generated_length']:.2f}",
-        f"{each['identical']} of {each['turns']}",
-    ]

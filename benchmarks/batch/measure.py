@@ -10,22 +10,12 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
-from suffolk.benchmarks.decode.setup import (
-    capacity_for,
-    encode_prompts,
-    load_target,
-    make_drafters,
-    opened_datastores,
-    require_drafters,
-    target_facts,
-)
+from suffolk.benchmarks.decode.setup import opened_engine, target_facts
 from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.prompts import load_prompts
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import Table
-from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.model.target import Target
@@ -81,27 +71,20 @@ def measure_batches(options: DecodingOptions, sizes: Sequence[int]) -> dict[str,
     """
     if not sizes or min(sizes) < 1:
         raise InvalidArgument(f"batch sizes {list(sizes)}; they must be 1 or more")
-    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
-    with opened_datastores(options) as retrievers:
-        require_drafters(options, retrievers)  # report missing parts before a model is loaded
-        target = load_target(options)
-        encoded, skipped = encode_prompts(target, prompts, options)
-        capacity = capacity_for(encoded, options)
+    with opened_engine(options, max(sizes), queue=0, prefix_reuse=True) as opened:
+        engine, encoded = opened.engine, opened.encoded
+        cache_bytes = engine.cache_bytes
         texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
-        drafters = make_drafters(options, target, retrievers, max(sizes), capacity)
-        found = find_costs(target, max(sizes), options.costs)
-        with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
-            cache_bytes = engine.cache_bytes
-            turns = _compared(_run_rounds(engine, texts, sizes, options), target, texts, options.settings)
-            kept, stopped = keep(turns, options.rounds * len(sizes), options.in_all_rounds("batch sizes"))
+        turns = _compared(_run_rounds(engine, texts, sizes, options), engine.target, texts, options.settings)
+        kept, stopped = keep(turns, options.rounds * len(sizes), options.in_all_rounds("batch sizes"))
     runs = [run for turn, _ in kept for run in turn]
     done = [size for size in sizes if any(run.size == size for _, run in runs)]
     return {
         "stopped": stopped,
-        "target": target_facts(target),
-        "costs": {"source": found.source, "slowdown": engine.slowdown},
+        "target": target_facts(engine.target),
+        "costs": {"source": opened.costs_source, "slowdown": engine.slowdown},
         "cache_bytes": cache_bytes,
-        "prompts_skipped": skipped,
+        "prompts_skipped": opened.skipped,
         "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in done},
         "near_ties": _near_ties([pair for _, compared in kept for pair in compared]),
     }
@@ -128,8 +111,7 @@ def run_batch(
                 next(running[0], None)
         running.append(engine.generate(text, settings, "none" if way == PLAIN else way, max_nodes))
     for generation in running:
-        for _ in generation:
-            pass
+        list(generation)
     seconds = time.perf_counter() - begin
     outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
     return BatchRun(size, way, outputs, engine.stats()["batched_requests"] - before["batched_requests"], seconds)

@@ -17,7 +17,7 @@ from suffolk.benchmarks.building.sorting import measure_sorting, read_tokens, re
 from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import new_folder
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.processes import Watched, run_watched
+from suffolk.benchmarks.processes import Watched, helper_command, run_watched
 from suffolk.benchmarks.retrieval.draftretriever_package import require_package
 from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.options import BuildOptions
@@ -113,9 +113,8 @@ def _build_ours(options: BuildingOptions, folder: Path) -> dict[str, Any]:
 
 def _build_rival(options: BuildingOptions, folder: Path) -> dict[str, Any]:
     settings = {name: asdict(options)[name] for name in ("corpora", "tokenizer", "text_field", "extensions")}
-    paths = [str(folder / "draftretriever.idx"), str(folder / "digests")]
-    command = [sys.executable, "-m", one_document_build.__name__, *paths, json.dumps(settings)]
-    return _outcome(run_watched(command))
+    paths = {"index": str(folder / "draftretriever.idx"), "digests": str(folder / "digests")}
+    return _outcome(run_watched(helper_command(one_document_build.build, **paths, **settings)))
 
 
 def _outcome(watched: Watched) -> dict[str, Any]:

@@ -1,13 +1,8 @@
-"""Tokenizes one document at a time with Hugging Face tokenizers and writes with draftretriever's writer.
-
-Runs as its own process, with three arguments: INDEX DIGESTS OPTIONS. OPTIONS is a JSON object with tokenizer, corpora,
-text_field and extensions. Prints one JSON line: documents, tokens, text_bytes, tokenize_seconds, write_seconds.
-"""
+"""Tokenizes one document at a time with Hugging Face tokenizers and writes with draftretriever's writer."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.processes import helper_arguments
 from suffolk.benchmarks.retrieval.draftretriever_package import open_writer
 from suffolk.build_index.block import TokenRun
 from suffolk.build_index.documents import parse_documents
@@ -29,19 +23,26 @@ from suffolk.datastore.tokenizer import load_tokenizer, vocab_size
 DIGEST_BYTES = 8
 
 
-def main(index: str, digests: str, settings: str) -> None:
-    """Build the index and print the measurements. Digests of the documents' ids go into the file ``digests``."""
-    options = _options(json.loads(settings))
-    tokenizer = load_tokenizer(str(options.tokenizer))
-    writer = open_writer(index, vocab_size(tokenizer))
+def build(
+    index: str, digests: str, corpora: list[str], tokenizer: str, text_field: str, extensions: list[str]
+) -> dict[str, Any]:
+    """Build ``index``. Returns documents, tokens, text_bytes, tokenize_seconds and write_seconds. For a process of its own.
+
+    Digests of the documents' ids go into the file ``digests``.
+    """
+    encoder = load_tokenizer(tokenizer)
+    writer = open_writer(index, vocab_size(encoder))
     facts: dict[str, Any] = dict.fromkeys(("documents", "tokens", "text_bytes"), 0)
     seconds = dict.fromkeys(("tokenize_seconds", "write_seconds"), 0.0)
     found: list[bytes] = []
+    options = BuildOptions(
+        tuple(corpora), Path("unused"), tokenizer, text_field=text_field, extensions=tuple(extensions)
+    )
     for texts, size in _texts(options):
         facts["text_bytes"] += size
         for text in texts:
             begin = time.perf_counter()
-            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            ids = encoder.encode(text, add_special_tokens=False).ids
             middle = time.perf_counter()
             writer.add_entry(ids)
             seconds["write_seconds"] += time.perf_counter() - middle
@@ -53,7 +54,7 @@ def main(index: str, digests: str, settings: str) -> None:
     seconds["write_seconds"] += time.perf_counter() - begin
     facts["documents"] = len(found)
     Path(digests).write_bytes(b"".join(found))
-    print(json.dumps({**facts, **seconds}))
+    return facts | seconds
 
 
 def digest(ids: Any) -> bytes:
@@ -81,17 +82,3 @@ def _texts(options: BuildOptions) -> Iterator[tuple[list[str], int]]:
             raise InvalidArgument(f"{block.payload.path} is tokenized already; give text")
         parsed = parse_documents(block.payload, options)
         yield parsed.texts, parsed.text_bytes
-
-
-def _options(settings: dict[str, Any]) -> BuildOptions:
-    return BuildOptions(
-        corpora=tuple(settings["corpora"]),
-        output=Path("unused"),
-        tokenizer=settings["tokenizer"],
-        text_field=settings["text_field"],
-        extensions=tuple(settings["extensions"]),
-    )
-
-
-if __name__ == "__main__":
-    main(*helper_arguments(3, "suffolk bench build"))

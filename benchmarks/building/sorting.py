@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,18 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.building import segment_build
 from suffolk.benchmarks.datastore_options import BuildingOptions
 from suffolk.benchmarks.folder import writing
-from suffolk.benchmarks.processes import run_watched
-from suffolk.benchmarks.report import missing
+from suffolk.benchmarks.processes import helper_command, resident_memory, run_watched
+from suffolk.benchmarks.report import import_optional
 from suffolk.build_index.plan import segment_bytes
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.manifest import Manifest
-from suffolk.datastore.segment import separator, token_dtype
+from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 YARDSTICK = "pydivsufsort"
 REPEATED_FILE = "one document again and again"
@@ -56,15 +54,8 @@ def measure_sorting(tokens: Tokens, workdir: Path, options: BuildingOptions, sto
 
 
 def require_yardstick() -> Callable[[bytes], object]:
-    """Return ``pydivsufsort.divsufsort``, the sort that Suffolk's is compared to.
-
-    Raises:
-        Unsupported: the package is not installed.
-    """
-    try:
-        divsufsort: Callable[[bytes], object] = importlib.import_module("pydivsufsort").divsufsort
-    except ImportError as error:
-        raise missing("pydivsufsort") from error
+    """Return ``pydivsufsort.divsufsort``, the sort that Suffolk's is compared to. Raises Unsupported if it is not installed."""
+    divsufsort: Callable[[bytes], object] = import_optional(YARDSTICK, YARDSTICK).divsufsort
     return divsufsort
 
 
@@ -154,15 +145,8 @@ def _segment_memory(tokens: Tokens, workdir: Path, store: Manifest, threads: int
     path = workdir / "tokens.npy"
     with writing(path):
         np.save(path, ended(tokens))
-    settings = {
-        "tokens": str(path),
-        "vocab_size": store.vocab_size,
-        "order_depth": store.order_depth,
-        "threads": threads,
-    }
-    outcome: dict[str, Any] = json.loads(
-        run_watched([sys.executable, "-m", segment_build.__name__, json.dumps(settings)]).output
-    )
+    settings = {"vocab_size": store.vocab_size, "order_depth": store.order_depth, "threads": threads}
+    outcome: dict[str, Any] = json.loads(run_watched(helper_command(build_segment, path=str(path), **settings)).output)
     path.unlink()
     planned = segment_bytes(len(tokens), tokens.dtype.itemsize)
     return {
@@ -171,3 +155,18 @@ def _segment_memory(tokens: Tokens, workdir: Path, store: Manifest, threads: int
         "bytes_per_token": outcome["peak_bytes"] / len(tokens),
         "planned_bytes": planned,
     }
+
+
+def build_segment(path: str, **settings: Any) -> dict[str, Any]:
+    """Write a segment of the tokens in the file ``path``, and remove it. For a process of its own, whose memory is measured.
+
+    Returns seconds, file_bytes, and peak_bytes, the largest resident memory while sorting and writing, without the interpreter
+    and its libraries. ``settings``: as for ``write_segment``.
+    """
+    before = sum(resident_memory().values())
+    tokens, segment = np.load(path), Path(path).with_suffix(".seg")
+    begin = time.perf_counter()
+    entry = write_segment(segment, tokens, **settings)
+    seconds = time.perf_counter() - begin
+    segment.unlink()
+    return {"seconds": seconds, "peak_bytes": process_memory("VmHWM") - before, "file_bytes": entry.bytes}

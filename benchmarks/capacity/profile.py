@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted_per_second
-from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.building.sorting import ended, read_tokens
+from suffolk.benchmarks.folder import first_tokens
+from suffolk.benchmarks.memory.limited_process import ask
 from suffolk.benchmarks.memory.measure import random_windows
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
-from suffolk.benchmarks.processes import private_memory, run_watched
+from suffolk.benchmarks.processes import helper_command, run_watched
 from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
 from suffolk.benchmarks.service.load import on_core, run_closed, run_open, serving
@@ -29,14 +30,17 @@ from suffolk.build_index.proof import load_fast
 from suffolk.capacity.index_size import segment_bytes
 from suffolk.capacity.need import amount
 from suffolk.capacity.service_costs import ServiceCosts
+from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.files import write_json
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.url import parse_url
 
+MAX_MATCH = 16
 BATCHES = (1, 32)
 CLIENTS = 4
 """Clients that keep the server busy all the time."""
@@ -77,7 +81,7 @@ def measure_calls(
             )
             sizes.append((len(requests[0]), _reply_bytes(remote, batches, max_nodes) / size))
             done()
-        memory = private_memory(server)
+        memory = process_memory("RssAnon", server)
     few, many = BATCHES
     slopes = [(after - before) / (many - few) for before, after in zip(ends[0], ends[1], strict=True)]
     each = (sizes[1][0] - sizes[0][0]) / (many - few)
@@ -129,7 +133,7 @@ def _reply_bytes(remote: Any, batches: Sequence[Any], max_nodes: int) -> float:
 CONTEXTS = 512
 _LEAST_CONTEXT = 4
 _PARTS = 5
-READS, CONTEXTS = 1000, 200
+READS, COLD_CONTEXTS = 1000, 200
 DOCUMENTS, LONGEST = 200, 20_000
 UNKNOWN_RATE, UNKNOWN_BYTES = 7.5e6, 3.5
 """For a datastore without a tokenizer: the figures of Python source with SmolLM2's tokenizer."""
@@ -203,12 +207,12 @@ def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_n
     The drafts read files that were dropped from the page cache. Files that another process maps cannot be dropped.
     """
     file = workdir / "contexts.json"
-    write_json(file, contexts[:CONTEXTS])
+    write_json(file, contexts[:COLD_CONTEXTS])
     settings = {
         "store": str(store.path), "residency": "mmap", "limit_bytes": None, "contexts": str(file), "rounds": 1,
         "max_match": MAX_MATCH, "min_match": 1, "max_nodes": max_nodes, "seed": 0,
     }  # fmt: skip
-    watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
+    watched = run_watched(helper_command(ask, settings=settings))
     segments = store.manifest.segments
     largest = max(segments, key=lambda entry: entry.bytes)
     seconds = random_read_seconds(store.path / SEGMENTS_NAME / largest.name, READS, 0)
@@ -233,3 +237,51 @@ def measure_text(store: Datastore) -> dict[str, Any]:
     seconds = time.process_time() - begin
     size = sum(len(text.encode()) for text in texts)
     return {"text_bytes": size / seconds, "token_bytes": size / sum(map(len, documents))}
+
+
+CUT_TOKENS, SORTED_TOKENS = 1 << 20, 1 << 22
+BATCH = 32
+_ROUNDS = 3
+
+
+def measure_search(
+    store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int
+) -> tuple[dict[str, Any], float]:
+    """Measure the costs of a search, by field of ``ServiceCosts``, and the seconds of a context in the whole datastore.
+
+    Searches the datastore, and one segment with its first tokens. The files are in memory, after the first round.
+    """
+    sizes = [entry.tokens for entry in store.manifest.segments]
+    cut = max(1, min(CUT_TOKENS, sum(sizes) // 8))
+    small, _ = _seconds(first_tokens(store, cut, workdir), contexts, max_nodes)
+    whole, spread = _seconds(store.path, contexts, max_nodes)
+    doublings = sum(float(np.log2(max(size, 1) / cut)) for size in sizes)
+    doubling = max(0.0, (whole - len(sizes) * small) / doublings) if doublings > 0 else 0.0
+    found = {"segment_s": small, "segment_tokens": cut, "doubling_s": doubling, "search_spread": spread}
+    return found, whole
+
+
+def sorted_per_second(store: Datastore) -> float:
+    """Measure the tokens that one thread sorts in a second, in a segment of at most SORTED_TOKENS."""
+    tokens = ended(read_tokens(store, SORTED_TOKENS))
+    begin = time.process_time()
+    _native.sort_suffixes(tokens, store.manifest.vocab_size, store.manifest.order_depth, 1)
+    return len(tokens) / (time.process_time() - begin)
+
+
+def _seconds(path: Path, contexts: Sequence[Any], max_nodes: int) -> tuple[float, float]:
+    """Measure the processor seconds of a context in batches, and the spread of single contexts."""
+    batches = [contexts[start : start + BATCH] for start in range(0, len(contexts), BATCH)]
+    with open_datastore(path, threads=1) as store:
+        rounds = []
+        for _ in range(_ROUNDS):
+            begin = time.process_time()
+            for batch in batches:
+                store.draft_batch(batch, MAX_MATCH, 1, MAX_DEPTH, max_nodes)
+            rounds.append((time.process_time() - begin) / len(contexts))
+        single = []
+        for context in contexts:
+            begin = time.process_time()
+            store.draft_batch([context], MAX_MATCH, 1, MAX_DEPTH, max_nodes)
+            single.append(time.process_time() - begin)
+    return min(rounds), float(np.std(single) / np.mean(single))

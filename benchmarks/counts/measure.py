@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from suffolk.benchmarks.datastore_options import CountingOptions
-from suffolk.benchmarks.folder import first_tokens, make_folder, writing
+from suffolk.benchmarks.folder import built_once, first_tokens, make_folder, writing
 from suffolk.benchmarks.parts import time_alternating, time_rounds
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import run_watched
-from suffolk.benchmarks.report import missing, quantiles_us
+from suffolk.benchmarks.report import import_optional, quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, spoil
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
@@ -28,6 +27,7 @@ from suffolk.datastore.segment import separator, token_dtype
 from suffolk.datastore.text_table import Table
 
 OURS, RIVAL = "suffolk", "infini-gram"
+ENGINE = "infini_gram.engine"
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")
 NOTES = (
@@ -47,7 +47,7 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         Unsupported: infini-gram is not installed, or cannot hold the tokens.
         Internal: two counts differ.
     """
-    require_package()
+    import_optional(ENGINE, RIVAL)
     path = options.store
     if options.tokens is not None:
         with open_datastore(path) as whole:
@@ -57,7 +57,10 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         folder, built = cached_index(store, options.workdir / path.name)
         engine = open_engine(folder)
         facts = store.info()
-        calls = {OURS: _our_count(store), RIVAL: lambda ids: int(engine.count(input_ids=ids)["count"])}
+        calls: dict[str, Callable[[Sequence[int]], int]] = {
+            OURS: lambda ids: store.lookup(ids, len(ids), len(ids)).count,
+            RIVAL: lambda ids: int(engine.count(input_ids=ids)["count"]),
+        }
 
         def measured(length: int) -> tuple[str, dict[str, Any]]:
             seen = sample_seen(tokens, starts, options.queries, max(2, length), 0, options.seed)
@@ -71,10 +74,6 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         "infini_gram_index": {**built, "bytes_per_token": built["bytes"] / facts["tokens"]},
         "lengths": lengths,
     }
-
-
-def _our_count(store: Datastore) -> Callable[[Sequence[int]], int]:
-    return lambda ids: store.lookup(ids, len(ids), len(ids)).count
 
 
 def _measure(
@@ -136,7 +135,6 @@ def plots(results: dict[str, Any]) -> list[Panel]:
 
 
 MEMORY_GIB = 8
-FACTS = "facts.json"
 LEAST_PART = 10_000_000
 
 
@@ -146,23 +144,20 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     An index of the same generation is reused.
 
     Raises:
-        Unsupported: infini-gram is not installed, or the datastore's tokens are wider than 2 bytes.
+        Unsupported: the datastore's tokens are wider than 2 bytes.
         Internal: the package failed to build it.
         ResourceExhausted: the folder cannot be written.
     """
-    require_package()
     if token_dtype(store.manifest.vocab_size) != np.uint16:
         raise Unsupported(
             f"{store.path} stores ids in 4 bytes; infini-gram takes 2, so use a datastore of at most 65,535 ids"
         )
-    checksums = [segment.checksum for segment in store.manifest.files()]
     folder = workdir / "infini-gram"
-    facts = folder / FACTS
+    return folder, built_once(folder, folder / "facts.json", store, partial(_build_index, store, folder))
+
+
+def _build_index(store: Datastore, folder: Path) -> dict[str, Any]:
     with writing(folder):
-        if facts.is_file():
-            built: dict[str, Any] = json.loads(facts.read_text())
-            if built["checksums"] == checksums:
-                return folder, {**built, "reused": True}
         shutil.rmtree(folder, ignore_errors=True)
         _write_tokens(store, make_folder(folder).absolute())
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -170,35 +165,18 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     command += ["--data_dir", str(folder.absolute()), "--save_dir", str(folder.absolute())]
     command += ["--mem", str(MEMORY_GIB), "--cpus", str(_parts(folder)), "--ulimit", str(most_files)]
     watched = run_watched(command)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    built = {
-        "checksums": checksums,
+    return {
         "seconds": watched.seconds,
         "cpu_seconds": watched.cpu_seconds,
         "peak_bytes": watched.peak_bytes,
-        "bytes": size,
+        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
     }
-    with writing(facts):
-        facts.write_text(json.dumps(built))
-    return folder, {**built, "reused": False}
 
 
 def open_engine(folder: Path) -> Any:
     """Return infini-gram's engine over an index; ``count(input_ids=...)`` returns a dictionary with ``count``."""
-    engine = importlib.import_module("infini_gram.engine").InfiniGramEngine
+    engine = import_optional(ENGINE, RIVAL).InfiniGramEngine
     return engine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
-
-
-def require_package() -> None:
-    """Check before a long run that the package is installed.
-
-    Raises:
-        Unsupported: the package is not installed.
-    """
-    try:
-        importlib.import_module("infini_gram.engine")
-    except ImportError as error:
-        raise missing("infini-gram") from error
 
 
 def _parts(folder: Path) -> int:

@@ -15,8 +15,8 @@ _CHAINS = 8
 """Number of roots of a tree. The chains below them differ in length by one node at most."""
 
 
-class _BoundingDrafter:
-    """A drafter that learns nothing from the generated text."""
+class CountingDrafter:
+    """Base of drafters that count their calls, and learn nothing from the generated text."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -34,7 +34,7 @@ class _BoundingDrafter:
         pass
 
 
-class UselessDrafter(_BoundingDrafter):
+class UselessDrafter(CountingDrafter):
     """Drafts random chains side by side, to measure the largest loss from drafting.
 
     Every node has score 1 and a source that no other drafter uses. Not thread-safe.
@@ -57,7 +57,7 @@ class UselessDrafter(_BoundingDrafter):
         return DraftTree(tokens, parents, np.ones(size, np.float32), np.full(size, SOURCE, np.uint32))
 
 
-class RecordedDrafter(_BoundingDrafter):
+class RecordedDrafter(CountingDrafter):
     """Drafts the rest of a text that was generated before, like a perfect datastore.
 
     No drafter is faster than this one at the same costs and limits. Every node has score 1 and a source that no other drafter

@@ -116,8 +116,3 @@ class Epochs:
         "draft along plain answers, in counted time: they are read from this file, or sampled and added to it",
         metavar="FILE",
     )
-
-
-def given(datastore: str | None) -> tuple[str, ...]:
-    """Return the datastore as a tuple, which is empty without one. For benchmarks that take at most one datastore."""
-    return () if datastore is None else (datastore,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -12,7 +13,7 @@ import transformers
 
 from suffolk.benchmarks.decode.bounding_drafters import RECORDED, USELESS, RecordedDrafter, UselessDrafter
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
-from suffolk.benchmarks.prompts import Prompt, encode_prompt
+from suffolk.benchmarks.prompts import Prompt, encode_prompt, load_prompts
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
@@ -22,7 +23,9 @@ from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.drafters.registry import find
 from suffolk.serving.decoding.drafters.retrieval.limits import require_match
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Proposal
+from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
@@ -130,6 +133,41 @@ def encode_prompts(
 def capacity_for(encoded: Encoded, options: DecodingOptions) -> int:
     """The most tokens of a request: the longest prompt, its answer, and the largest tree."""
     return max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEngine:
+    """An engine with the drafters of a measurement, and the prompts.
+
+    Attributes:
+        encoded: the prompts that fit.
+        skipped: the prompts that do not fit.
+        costs_source: where the engine's costs are from.
+    """
+
+    engine: Engine
+    encoded: Encoded
+    skipped: list[dict[str, Any]]
+    costs_source: str
+
+
+@contextlib.contextmanager
+def opened_engine(options: DecodingOptions, slots: int, queue: int, prefix_reuse: bool) -> Iterator[OpenedEngine]:
+    """Yield an engine with ``slots`` for the prompts and drafters of ``options``. ``queue``, ``prefix_reuse``: as in ``Engine``.
+
+    Raises:
+        NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
+    """
+    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)  # report missing parts before a model is loaded
+        target = load_target(options)
+        encoded, skipped = encode_prompts(target, prompts, options)
+        capacity = capacity_for(encoded, options)
+        drafters = make_drafters(options, target, retrievers, slots, capacity)
+        found = find_costs(target, slots, options.costs)
+        with Engine(target, drafters, found.costs, slots, capacity, queue, prefix_reuse=prefix_reuse) as engine:
+            yield OpenedEngine(engine, encoded, skipped, found.source)
 
 
 def target_facts(target: Target) -> dict[str, Any]:

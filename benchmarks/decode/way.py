@@ -121,22 +121,10 @@ def _resampled(values: Sample, counts: Sequence[int], seed: int) -> list[Sample]
     return samples
 
 
-def _median(values: Sample) -> float:
-    return float(np.median(values[:, 0] / values[:, 1]))
-
-
-def _of_all(values: Sample) -> float:
-    return float(values[:, 0].sum() / values[:, 1].sum())
-
-
-def _of_process_time(values: Sample) -> float:
-    return float(values[:, 0].sum() / values[:, 2].sum())
-
-
 _RATIOS: dict[str, Callable[[Sample], float]] = {
-    "ratio": _median,
-    "speed_up": _of_all,
-    "process_speed_up": _of_process_time,
+    "ratio": lambda values: float(np.median(values[:, 0] / values[:, 1])),
+    "speed_up": lambda values: float(values[:, 0].sum() / values[:, 1].sum()),
+    "process_speed_up": lambda values: float(values[:, 0].sum() / values[:, 2].sum()),
 }
 
 

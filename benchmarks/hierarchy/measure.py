@@ -6,26 +6,24 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from suffolk.benchmarks.hierarchy.agreement import Ids
+from suffolk.benchmarks.hierarchy.measurement import Measurements, measure_levels
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, read_stacks, wanted_levels
+from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.datastore.files import write_json
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
+from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-
-if TYPE_CHECKING:
-    from suffolk.benchmarks.hierarchy.agreement import Ids
-    from suffolk.benchmarks.hierarchy.measurement import Measurements
-    from suffolk.benchmarks.hierarchy.trial import TrialSummary
-    from suffolk.datastore.retriever import Retriever
-    from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
-    from suffolk.serving.decoding.engine.model.target import Target
 
 _WARM_UP = 64
 """Tokens of the first prompt that a warm-up run reads."""
@@ -99,8 +97,6 @@ def measure_hierarchy(
     settings = SamplingSettings(
         options.max_new_tokens, options.temperature, seed=options.seed, verification=options.verification
     )
-    from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
-
     texts = load_prompts(options.prompts, "chat", options.limit, options.seed)
     prompts = [np.asarray(encode_prompt(each, target.tokenizer, model), np.int32) for each in texts]
     stacks = StackLoader(target, options.draft_model, options.head, stores, limits, options.dtype)
@@ -126,14 +122,13 @@ def _plan(
     settings: SamplingSettings,
     is_given: bool,
 ) -> tuple[Measurements, list[Plan], Levels]:
-    from suffolk.benchmarks.hierarchy.measurement import measure_levels
-
     found = measure_levels(target, stacks, wanted, prompts, settings, options.depth)
     levels = found.levels()
     begin = time.perf_counter()
     plans = [] if is_given else plans_by_size(levels, options.depth)
     if plans:
-        _say(f"planned {len(levels.levels)} levels in {(time.perf_counter() - begin) * 1e3:.0f} ms: {fastest(plans)}")
+        took = (time.perf_counter() - begin) * 1e3
+        print(f"planned {len(levels.levels)} levels in {took:.0f} ms: {fastest(plans)}", file=sys.stderr, flush=True)
     return found, plans, levels
 
 
@@ -147,8 +142,6 @@ def _run(
     settings: SamplingSettings,
 ) -> tuple[list[MeasuredHierarchy], TrialSummary | None]:
     """Compare each stack of ``chosen`` to plain decoding, in turn."""
-    from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
-
     if not chosen:
         return [], None
     capacity = max(map(len, prompts)) + settings.max_new_tokens
@@ -181,7 +174,3 @@ def _run(
             )  # fmt: skip
         )
     return outcomes, plain
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

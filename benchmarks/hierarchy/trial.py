@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from suffolk.benchmarks.hierarchy.agreement import Ids, ModelVariant, TargetAnswer
+from suffolk.benchmarks.parts import rotated
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
@@ -197,8 +198,7 @@ class Trial:
         with part_progress(rounds * len(prompts), "prompts, all stacks") as done:
             for turn in range(rounds):
                 for number, prompt in enumerate(prompts):
-                    begin = (turn + number) % len(ways)
-                    for way in [*ways[begin:], *ways[:begin]]:
+                    for way in rotated(ways, turn + number):
                         found[way][turn].append(self.run(way, prompt, settings))
                     done(turn * len(prompts) + number + 1)
         return found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -77,38 +76,7 @@ def read_pieces(options: LiveBenchOptions) -> Pieces:
 SUFFOLK, ARCTIC = "suffolk", "arctic-inference"
 
 
-class GrowingIndex(ABC):
-    """An index that takes documents and drafts."""
-
-    name: str
-
-    @abstractmethod
-    def append(self, piece: Ids) -> None:
-        """Add one document."""
-
-    @abstractmethod
-    def draft(self, context: Sequence[int]) -> int:
-        """Draft a tree; return its nodes."""
-
-    @abstractmethod
-    def bytes(self) -> int:
-        """Return the index's memory in bytes, as the index itself counts it."""
-
-    def settle(self) -> None:  # noqa: B027 - not every index works in the background
-        """Wait for work in the background."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Free the memory."""
-
-    def time_draft(self, context: Sequence[int]) -> tuple[float, int]:
-        """Return the seconds of a draft from Python, and its nodes."""
-        begin = time.perf_counter()
-        nodes = self.draft(context)
-        return time.perf_counter() - begin, nodes
-
-
-class LiveIndex(GrowingIndex):
+class LiveIndex:
     """Suffolk's live index, in memory alone."""
 
     name = SUFFOLK
@@ -119,23 +87,30 @@ class LiveIndex(GrowingIndex):
         self._columns = (np.zeros(1, np.uint64), [b""], np.zeros(1, np.int64))
 
     def append(self, piece: Ids) -> None:
+        """Add one document."""
         self.native.append(piece, np.array([len(piece)], np.uint64), *self._columns)
 
     def draft(self, context: Sequence[int]) -> int:
+        """Draft a tree; return its nodes."""
         return len(self.native.draft([context], *self._bounds, RETRIEVED)[0])
 
     def bytes(self) -> int:
+        """Return the index's memory in bytes, as the index itself counts it."""
         return self.native.stats()["bytes"]
 
     def settle(self) -> None:
+        """Wait for work in the background."""
         self.native.settle()
 
     def close(self) -> None:
+        """Free the memory."""
         self.native.close()
 
 
-class ArcticTree(GrowingIndex):
+class ArcticTree:
     """The suffix tree of arctic-inference, which vLLM's method ``suffix`` uses. Its depth is vLLM's default of 24.
+
+    Its methods are those of ``LiveIndex``.
 
     Raises:
         ImportError: the package is not installed.
@@ -161,9 +136,14 @@ class ArcticTree(GrowingIndex):
     def bytes(self) -> int:
         return int(self._tree.estimate_memory())
 
+    def settle(self) -> None:
+        """Nothing works in the background."""
+
     def close(self) -> None:
         self._tree = None
 
+
+GrowingIndex: TypeAlias = LiveIndex | ArcticTree
 
 SEGMENT_COUNTS = (8, 16)
 

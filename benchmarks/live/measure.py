@@ -20,6 +20,7 @@ from suffolk.benchmarks.live.indexes import (
     drafts_by_segments,
     read_pieces,
 )
+from suffolk.benchmarks.parts import time_alternating
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import resident_memory
 from suffolk.benchmarks.report import quantiles_us
@@ -64,7 +65,7 @@ def measure_live(options: LiveBenchOptions) -> dict[str, Any]:
         "memory": memory,
         "insertion": inserted,
         "index": live.native.stats(),
-        "drafts": _drafts(indexes, pieces),
+        "drafts": _drafts(indexes, pieces, options.seed),
         "core": {
             "alone": _core(live, pieces, options),
             "while appending": _while_appending(live, pieces, options),
@@ -135,18 +136,13 @@ def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveBenchO
     return {index.name: total for index, total in zip(indexes, found, strict=True)}
 
 
-def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
+def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces, seed: int) -> dict[str, Any]:
     """Measure the latency of drafts from Python and their mean number of nodes. The indexes take turns."""
-    seconds: list[list[float]] = [[] for _ in indexes]
-    nodes = [0 for _ in indexes]
-    for context in pieces.contexts:
-        for place, index in enumerate(indexes):
-            took, size = index.time_draft(context)
-            seconds[place].append(took)
-            nodes[place] += size
+    seconds = time_alternating({index.name: index.draft for index in indexes}, pieces.contexts, 1, seed)
     return {
-        index.name: quantiles_us(seconds[place]) | {"nodes": nodes[place] / len(pieces.contexts)}
-        for place, index in enumerate(indexes)
+        index.name: quantiles_us(seconds[index.name])
+        | {"nodes": float(np.mean(list(map(index.draft, pieces.contexts))))}
+        for index in indexes
     }
 
 

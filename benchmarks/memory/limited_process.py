@@ -1,7 +1,4 @@
-"""Queries a datastore with a limit on its files' resident memory. Every limit is measured in a separate process:
-
-python -m suffolk.benchmarks.memory.limited_process '{"store": ..., "residency": ..., "limit_bytes": ..., "contexts": FILE, ...}'
-"""
+"""Queries a datastore with a limit on its files' resident memory. Every limit is measured in a separate process."""
 
 from __future__ import annotations
 
@@ -13,18 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.memory.page_cache import ResidentLimit, forget_files
-from suffolk.benchmarks.processes import helper_arguments, resident_memory
+from suffolk.benchmarks.processes import resident_memory
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.manifest import SEGMENTS_NAME
 
 ASKED_BETWEEN_LIMITS = 8
 WARM_POLL_S = 0.05
-
-
-def main(settings: str) -> None:
-    """Run once from cold files, and print one JSON object."""
-    print(json.dumps(ask(json.loads(settings))))
 
 
 def ask(settings: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +83,3 @@ def _wait_until_warm(store: Datastore) -> None:
 
 def _major_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-
-
-if __name__ == "__main__":
-    main(*helper_arguments(1, "suffolk bench memory"))

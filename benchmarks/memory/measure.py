@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from suffolk.benchmarks.datastore_options import MemoryOptions
-from suffolk.benchmarks.folder import make_folder, writing
-from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.folder import make_folder
+from suffolk.benchmarks.memory.limited_process import ask
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.processes import helper_command, run_watched
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import tracked
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.files import write_json
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
 from suffolk.datastore.text_table import Table
 
@@ -64,8 +64,7 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
             raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
         contexts = random_windows(options.store, store.manifest, options.queries, options.context, options.seed)
     file = make_folder(options.workdir) / "contexts.json"
-    with writing(file):
-        file.write_text(json.dumps(contexts))
+    write_json(file, contexts)
     first = options.store / SEGMENTS_NAME / facts["segments"][0]["name"]
     ways = [(limit, residency) for limit in options.limits for residency in options.residencies]
     runs = list(tracked((_run(options, file, facts["bytes"], *way) for way in ways), len(ways), "limits and policies"))
@@ -93,7 +92,7 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
         "max_nodes": options.max_nodes,
         "seed": options.seed,
     }
-    watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
+    watched = run_watched(helper_command(ask, settings=settings))
     return {"limit": limit, "residency": residency, **json.loads(watched.output)}
 
 

@@ -26,11 +26,7 @@ MAX_SWEEPS = 100
 def forget_files(paths: Sequence[Path]) -> None:
     """Drop the cached pages of files that no process maps. The next reader then waits for the disk."""
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+        _drop(path)
 
 
 def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
@@ -94,11 +90,13 @@ class ResidentLimit:
 
     def _give_back(self, path: Path, address: int, offset: int, size: int) -> None:
         self._madvise(address, size, MADV_PAGEOUT)
-        descriptor = os.open(path, os.O_RDONLY)
-        try:  # drop pages that were read ahead and never mapped
-            os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+        _drop(path, offset, size)  # pages that were read ahead and never mapped
+
+
+def _drop(path: Path, offset: int = 0, size: int = 0) -> None:
+    """Drop the cached pages of a part of a file that no process maps. ``size`` 0: up to the file's end."""
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
 
 
 def _mappings(path: Path) -> list[tuple[int, int]]:

@@ -42,7 +42,16 @@ from suffolk.serving.decoding.replay.replayer import Replayer
 NO_PREDICTION = "no prediction"
 _ALONE = "prediction"
 """The drafter that drafts nothing without a prediction."""
-HEADERS = ("drafter, prediction", "speed-up", "least", "counted", "M", "accepted", "rejected", "identical")
+COLUMNS = {
+    "drafter, prediction": "{way}",
+    "speed-up": "{speed_up:.2f}",
+    "least": "{speed_up_least:.2f}",
+    "counted": "{counted_speed_up:.3f}",
+    "M": "{mean_generated_length:.2f}",
+    "accepted": "{accepted_prediction_share:.0%}",
+    "rejected": "{rejected_prediction_share:.0%}",
+    "identical": "{identical} of {runs}",
+}
 NOTES = (
     "prediction: the plain answer, with a share of its lines replaced by lines of other files",
     "speed-up: ratio of all tokens per second to plain decoding, without the prompt's pass; least: the worst prompt",
@@ -179,8 +188,7 @@ def _row(
 
 
 def _finished(generation: Generation) -> Generation:
-    for _ in generation:
-        pass
+    list(generation)
     return generation
 
 
@@ -212,7 +220,7 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
     """Return the table. It names the largest gap if texts may differ at a near-tie."""
     summary = results["summary"]
     gap = max(each["largest_near_tie_gap"] for each in summary.values())
-    parts: list[str | Table] = [Table(HEADERS, [_table_row(name, each) for name, each in summary.items()])]
+    parts: list[str | Table] = [Table.of(COLUMNS, ({"way": name} | each for name, each in summary.items()))]
     if gap or not results["target"]["same_bits"]:
         parts.append(
             f"largest gap: {gap:.3g}, between the target's scores of the two tokens where an output parts (near 0: a near-tie "
@@ -236,17 +244,4 @@ def plots(results: dict[str, Any]) -> list[Panel]:
             {title: [summary[name][field] for name in names] for title, field in speeds.items()},
         ),
         Panel("M", "tokens per pass", names, {"M": [summary[name]["mean_generated_length"] for name in names]}),
-    ]
-
-
-def _table_row(name: str, each: dict[str, Any]) -> list[object]:
-    return [
-        name,
-        f"{each['speed_up']:.2f}",
-        f"{each['speed_up_least']:.2f}",
-        f"{each['counted_speed_up']:.3f}",
-        f"{each['mean_generated_length']:.2f}",
-        f"{each['accepted_prediction_share']:.0%}",
-        f"{each['rejected_prediction_share']:.0%}",
-        f"{each['identical']} of {each['runs']}",
     ]

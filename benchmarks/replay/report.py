@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suffolk.benchmarks.parts import Stop
 from suffolk.benchmarks.plot import Panel
@@ -13,7 +13,9 @@ from suffolk.build_index.report import count
 from suffolk.datastore.files import printable, write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.version import __version__
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.replayer import Replayed
 from suffolk.serving.decoding.replay.summary import DEPTHS, summarize
 
 LEAST_GAIN = 1.1
@@ -22,11 +24,6 @@ ALONE = "prompt-lookup"
 """The drafter that needs no datastore."""
 FEW_TEXTS = 100
 """With fewer texts than this, the figure depends on the choice of texts."""
-
-
-if TYPE_CHECKING:
-    from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-    from suffolk.serving.decoding.replay.replayer import Replayed
 
 ALL = "all"
 
@@ -139,7 +136,7 @@ def write_results(
         "costs": costs or None,
         "recorded": recorded_lengths(recordings),
         "stopped": stopped,
-        "verdict": judge([row for row in rows if row["group"] == ALL]).to_dict(),
+        "verdict": asdict(judge([row for row in rows if row["group"] == ALL])),
         "results": rows,
     }
     write_json(path, document)
@@ -180,10 +177,6 @@ class Verdict:
     alone: float | None
     texts: int
     tokens: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """The verdict as text."""

@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.parts import Stop, keep
@@ -14,17 +13,16 @@ from suffolk.benchmarks.replay.report import results
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.replayer import SPARE, Replayed, Replayer
 
 if TYPE_CHECKING:
-    from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
-    from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-    from suffolk.serving.decoding.engine.loop.drafter import Drafter
     from suffolk.serving.decoding.engine.model.target import Target
-    from suffolk.serving.decoding.replay.recorded_states import RecordedStates
-    from suffolk.serving.decoding.replay.recording import Recording
 
 Rows = list[dict[str, Any]]
 
@@ -63,8 +61,7 @@ def _replays(
     ``done`` gets the number of texts so far.
     """
     for place, (nodes, name) in enumerate(itertools.product(sizes, names)):
-        before = place * len(setting.recordings)
-        found, seconds, stop = _replay(setting, name, nodes, partial(_add, done, before))
+        found, seconds, stop = _replay(setting, name, nodes, place * len(setting.recordings), done)
         if stop is None or place == 0:
             yield results(name, nodes, found, seconds, setting.costs is not None), stop
         if stop is not None:
@@ -72,9 +69,12 @@ def _replays(
 
 
 def _replay(
-    setting: ReplaySetting, name: str, nodes: int, done: Callable[[int], None]
+    setting: ReplaySetting, name: str, nodes: int, before: int, done: Callable[[int], None]
 ) -> tuple[list[Replayed], float, Stop | None]:
-    """Replay the recordings, with ``setting.calibration`` or a fresh one; return results, seconds and the stop."""
+    """Replay the recordings, with ``setting.calibration`` or a fresh one; return results, seconds and the stop.
+
+    ``before``: number of texts of earlier replays.
+    """
     capacity = max(len(each.prompt) + len(each.generated) for each in setting.recordings) + nodes + SPARE
     calibration = setting.calibration or Calibration()
     models = _load(setting, name, capacity, calibration)
@@ -82,9 +82,13 @@ def _replay(
     drafter = make_drafter(name, vocab_size, list(setting.stores), setting.limits, models, calibration, prefetch=False)
     assert drafter is not None
     try:
-        states = _states(setting.target, drafter, capacity) if models and setting.target is not None else None
+        states = None
+        if models and setting.target is not None:
+            from suffolk.serving.decoding.replay.recorded_states import RecordedStates  # imports torch
+
+            states = RecordedStates(setting.target, drafter, capacity)
         replayer = Replayer(drafter, nodes, setting.costs, states, draft_seconds=setting.draft_seconds)
-        texts = _replayed(replayer, setting.recordings, done)
+        texts = _replayed(replayer, setting.recordings, before, done)
         kept, stop = keep(texts, len(setting.recordings), f"texts with {name}, {nodes} nodes", shown=False)
     finally:
         drafter.close()
@@ -93,24 +97,14 @@ def _replay(
 
 
 def _replayed(
-    replayer: Replayer, recordings: Sequence[Recording], done: Callable[[int], None]
+    replayer: Replayer, recordings: Sequence[Recording], before: int, done: Callable[[int], None]
 ) -> Iterator[tuple[Replayed, float]]:
     """Yield each recording with the seconds so far."""
     begin = time.monotonic()
-    for number, recording in enumerate(recordings, 1):
+    for number, recording in enumerate(recordings, before + 1):
         found = replayer.replay(recording)
         yield found, time.monotonic() - begin
         done(number)
-
-
-def _add(done: Callable[[int], None], before: int, number: int) -> None:
-    done(before + number)
-
-
-def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:
-    from suffolk.serving.decoding.replay.recorded_states import RecordedStates  # imports torch
-
-    return RecordedStates(target, drafter, capacity)
 
 
 def _load(setting: ReplaySetting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:

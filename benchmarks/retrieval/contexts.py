@@ -43,9 +43,12 @@ def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArra
     documents = [document.tokens for document in store.documents()]
     if not any(map(len, documents)):
         raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
-    starts = np.zeros(len(documents) + 1, np.int64)
-    np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
-    return np.concatenate(documents), starts
+    return _joined(documents)
+
+
+def _joined(documents: Sequence[npt.NDArray[np.uint32]]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    starts = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+    return np.concatenate([np.empty(0, np.uint32), *documents]), starts
 
 
 def sample_seen(
@@ -82,9 +85,7 @@ def sample_files(
     tokenizer = load_tokenizer(tokenizer_path)
     texts = [text for path in paths for text in read_texts(path)]
     documents = [np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.uint32) for text in texts]
-    starts = np.zeros(len(documents) + 1, np.int64)
-    np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
-    tokens = np.concatenate([np.empty(0, np.uint32), *documents])
+    tokens, starts = _joined(documents)
     contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
     how = f"{length} tokens from {len(texts)} texts outside the corpus ({len(tokens):,} tokens)"
     return ContextSet("unseen", how, contexts, continuations)

@@ -8,20 +8,18 @@ context.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.folder import make_folder, writing
-from suffolk.benchmarks.processes import helper_arguments
-from suffolk.benchmarks.report import missing
+from suffolk.benchmarks.folder import built_once, make_folder
+from suffolk.benchmarks.processes import helper_command
+from suffolk.benchmarks.report import import_optional
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument, Unsupported
 
@@ -39,7 +37,7 @@ class DraftRetriever:
 
     def __init__(self, index: Path) -> None:
         self.searches = 0
-        self._reader = _module().Reader(str(index))
+        self._reader = require_package().Reader(str(index))
 
     def search(self, context: Sequence[int]) -> list[list[int]]:
         """Search once; return the tree's paths after the context, padded with NO_TOKEN. Empty if nothing was found.
@@ -61,36 +59,29 @@ class DraftRetriever:
         return []
 
 
-def require_package() -> None:
-    """Check before a long run that the package is installed.
+def require_package() -> Any:
+    """Return the module of the package.
 
     Raises:
         Unsupported: the package is missing, or is not the published one.
     """
-    _module()
+    module = import_optional("draftretriever", "draftretriever")
+    if "file_path" not in inspect.signature(module.Writer).parameters:
+        raise Unsupported(
+            "the installed draftretriever is not the published 0.1.x; run: pip install draftretriever==0.1.1"
+        )
+    return module
 
 
 def open_writer(index: str, vocab_size: int) -> Any:
     """Create a writer with ``add_entry(list of ids)`` and ``finalize()``."""
-    return _module().Writer(index, vocab_size=vocab_size)
+    return require_package().Writer(index, vocab_size=vocab_size)
 
 
 def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
     """Return the nodes of the tree with ``paths``. A node is represented by its path from the root."""
     whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
     return {path[:depth] for path in whole for depth in range(1, len(path) + 1)}
-
-
-def _module() -> Any:
-    try:
-        module = importlib.import_module("draftretriever")
-    except ImportError as error:
-        raise missing("draftretriever") from error
-    if "file_path" not in inspect.signature(module.Writer).parameters:
-        raise Unsupported(
-            "the installed draftretriever is not the published 0.1.x; run: pip install draftretriever==0.1.1"
-        )
-    return module
 
 
 def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
@@ -102,27 +93,22 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
         Internal: the package failed to build it.
         ResourceExhausted: the folder cannot be written.
     """
-    with open_datastore(store) as opened:
-        checksums = [segment.checksum for segment in opened.manifest.files()]
-    index, facts = workdir / "draftretriever.idx", workdir / "draftretriever.json"
-    make_folder(workdir)
-    with writing(workdir):
-        if index.is_file() and facts.is_file():
-            built: dict[str, Any] = json.loads(facts.read_text())
-            if built["checksums"] == checksums:
-                return index, {**built, "reused": True}
-        facts.unlink(missing_ok=True)
-        command = [sys.executable, "-m", __name__, str(store), str(index)]
+    index = make_folder(workdir) / "draftretriever.idx"
+
+    def build() -> dict[str, Any]:
+        command = helper_command(build_index, store=str(store), index=str(index))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Internal(f"draftretriever could not index {store}: {done.stderr.strip()[-300:]}; leave --against out")
-        built = {**json.loads(done.stdout), "checksums": checksums}
-        facts.write_text(json.dumps(built))
-    return index, {**built, "reused": False}
+        cost: dict[str, Any] = json.loads(done.stdout)
+        return cost
+
+    with open_datastore(store) as opened:
+        return index, built_once(index, workdir / "draftretriever.json", opened, build)
 
 
-def main(store: str, index: str) -> None:
-    """Build the index, and print the cost."""
+def build_index(store: str, index: str) -> dict[str, Any]:
+    """Build the index, and return the cost. For a process of its own."""
     begin = time.perf_counter()
     with open_datastore(store) as opened:
         writer = open_writer(index, opened.manifest.vocab_size)
@@ -134,8 +120,4 @@ def main(store: str, index: str) -> None:
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     size = Path(index).stat().st_size
-    print(json.dumps({"seconds": seconds, "peak_memory_bytes": peak, "index_bytes": size, "entries": entries}))
-
-
-if __name__ == "__main__":
-    main(*helper_arguments(2, "suffolk bench retrieval --against draftretriever"))
+    return {"seconds": seconds, "peak_memory_bytes": peak, "index_bytes": size, "entries": entries}

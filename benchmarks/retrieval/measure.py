@@ -105,17 +105,11 @@ def _measure_set(
 def _calls(store: Datastore, options: RetrievalBenchOptions) -> dict[str, Call]:
     match = options.max_match, options.min_match
     size = options.max_depth, options.max_nodes
-
-    def lookup(context: Sequence[int]) -> object:
-        return store.lookup(context, *match)
-
-    def draft(context: Sequence[int]) -> object:
-        return store.draft(context, *match, *size)
-
-    def both(context: Sequence[int]) -> object:
-        return store.lookup(context, *match), store.draft(context, *match, *size)
-
-    return {"lookup": lookup, DRAFT: draft, BOTH: both}
+    return {
+        "lookup": lambda context: store.lookup(context, *match),
+        DRAFT: lambda context: store.draft(context, *match, *size),
+        BOTH: lambda context: (store.lookup(context, *match), store.draft(context, *match, *size)),
+    }
 
 
 def _measure_batches(
@@ -125,13 +119,9 @@ def _measure_batches(
         return {}
     from suffolk.serving.clients.remote_datastore import connect  # load gRPC only if it is measured
 
-    with served(path) as url:
-        remote = connect(url, GRPC_DEADLINE_S)
-        try:
-            measured = ((each.name, _measure_ways(store, remote, each.first(options.called), options)) for each in sets)
-            return dict(tracked(measured, len(sets), "kinds of contexts, in batches"))
-        finally:
-            remote.close()
+    with served(path) as url, connect(url, GRPC_DEADLINE_S) as remote:
+        measured = ((each.name, _measure_ways(store, remote, each.first(options.called), options)) for each in sets)
+        return dict(tracked(measured, len(sets), "kinds of contexts, in batches"))
 
 
 def _measure_ways(

@@ -97,6 +97,5 @@ def plain_answers(
 def _sample(engine: Engine, ids: list[int], settings: Sequence[SamplingSettings]) -> Answers:
     running = [engine.generate(ids, each) for each in settings]
     for generation in running:
-        for _ in generation:
-            pass
+        list(generation)
     return [generation.tokens for generation in running]

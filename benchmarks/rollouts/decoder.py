@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from unittest.mock import patch
 
 import numpy as np
@@ -52,42 +52,31 @@ Learn: TypeAlias = Callable[[str, list[list[int]]], None]
 """Called with a prompt's name and those of its answers that have just ended."""
 
 
-class Decoder(Protocol):
-    """Generates the answers of one epoch with one method. A slot that becomes free takes the next job. Not thread-safe."""
-
-    def clock(self) -> AbstractContextManager[None]:
-        """Inside the block, ``time.perf_counter`` is the clock of the measurement."""
-        ...
-
-    def decode(self, way: str, jobs: Sequence[Job], known: Answers, learn: Learn) -> list[Request]:
-        """Decode ``jobs`` and return the ended requests. ``known``: the jobs' plain answers; empty if they are not known."""
-        ...
-
-
 class EngineDecoder:
-    """Decodes with an engine, by the clock."""
+    """Generates the answers of one epoch with one method, by the clock. A free slot takes the next job. Not thread-safe."""
 
     def __init__(self, engine: Engine, max_nodes: int) -> None:
         """``engine`` has a queue for all jobs of an epoch. The caller closes the engine."""
         self._engine, self._max_nodes = engine, max_nodes
 
     def clock(self) -> AbstractContextManager[None]:
+        """Inside the block, ``time.perf_counter`` is the clock of the measurement."""
         return contextlib.nullcontext()
 
     def decode(self, way: str, jobs: Sequence[Job], known: Answers, learn: Learn) -> list[Request]:
+        """Decode ``jobs`` and return the ended requests. ``known``: the jobs' plain answers; empty if they are not known."""
         running = [
             self._engine.generate(job.ids, job.settings, way, self._max_nodes, DraftOptions(group=job.prompt))
             for job in jobs
         ]
         for job, generation in zip(jobs, running, strict=True):
-            for _ in generation:
-                pass
+            list(generation)
             learn(job.prompt, [generation.tokens])
         return [generation.request for generation in running]
 
 
 class CountedDecoder:
-    """Decodes along known answers, in counted time (``CountedPasses``). Each method has a step loop, with its own planner."""
+    """As ``EngineDecoder``, along known answers in counted time (``CountedPasses``). Each method has a step loop and planner."""
 
     def __init__(
         self,
@@ -127,6 +116,9 @@ class CountedDecoder:
     def _request(self, way: str, job: Job) -> Request:
         name, options = "" if way == PLAIN else way, DraftOptions(group=job.prompt)
         return Request(next(self._numbers), self._target, job.ids, job.settings, name, self._max_nodes, options)
+
+
+Decoder: TypeAlias = EngineDecoder | CountedDecoder
 
 
 class CountedPasses:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
@@ -18,7 +16,7 @@ from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, RolloutOptions, plain_answers, settings_of
 from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
-from suffolk.benchmarks.rollouts.memory import Memory, make_memory
+from suffolk.benchmarks.rollouts.memory import Memory, opened_memories
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import Table
@@ -27,7 +25,17 @@ from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
-HEADERS = ("epoch", "method", "tokens/s", "speed-up", "M", "drafted", "accepted", "keeping us/token", "identical")
+COLUMNS = {
+    "epoch": "{epoch}",
+    "method": "{way}",
+    "tokens/s": "{tokens_per_second:.1f}",
+    "speed-up": "{speed_up:.3f}",
+    "M": "{mean_generated_length:.2f}",
+    "drafted": "{drafted_tokens:,}",
+    "accepted": "{accepted_tokens:,}",
+    "keeping us/token": "{keeping_microseconds_a_token:.1f}",
+    "identical": "{identical} of {answers}",
+}
 NOTES = (
     "speed-up: ratio of all tokens per second to plain decoding, prompts and the keeping of answers included",
     "with --answers: passes and sampling take their measured cost, all else takes processor time",
@@ -55,11 +63,8 @@ def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
     decoding = options.decoding
     prompts = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-rollouts-")))
         target = load_target(decoding)
-        memories = {way: make_memory(way, folder, target.vocab_size) for way in (PLAIN, *options.methods)}
-        for memory in memories.values():
-            stack.callback(memory.close)
+        memories = stack.enter_context(opened_memories(options.methods, target.vocab_size))
         encoded, skipped = encode_prompts(target, prompts, decoding)
         found = find_costs(target, options.samples, decoding.costs)
         capacity = capacity_for(encoded, decoding)
@@ -194,7 +199,7 @@ def _rate(row: dict[str, Any]) -> float:
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
-    parts: list[str | Table] = [Table(HEADERS, [_row(each) for each in results["summary"]])]
+    parts: list[str | Table] = [Table.of(COLUMNS, results["summary"])]
     if results["prompts_skipped"]:
         parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
     return parts
@@ -212,18 +217,4 @@ def plots(results: dict[str, Any]) -> list[Panel]:
     return [
         Panel("speed-up", "times plain decoding", ways, by_epoch("speed_up")),
         Panel("M", "tokens per pass", ways, by_epoch("mean_generated_length")),
-    ]
-
-
-def _row(each: dict[str, Any]) -> list[object]:
-    return [
-        each["epoch"],
-        each["way"],
-        f"{each['tokens_per_second']:.1f}",
-        f"{each['speed_up']:.3f}",
-        f"{each['mean_generated_length']:.2f}",
-        each["drafted_tokens"],
-        each["accepted_tokens"],
-        f"{each['keeping_microseconds_a_token']:.1f}",
-        f"{each['identical']} of {each['answers']}",
     ]

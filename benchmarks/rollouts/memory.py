@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.decode.options import LIMITS
+from suffolk.benchmarks.decode.bounding_drafters import CountingDrafter
+from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
@@ -18,7 +22,7 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Match
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.store.draft_service.disclosure import StoreView
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
@@ -100,18 +104,35 @@ class GroupAlone(StoreView):
         return self._store.find_drafts(query._replace(scope="group"))
 
 
+@contextlib.contextmanager
+def opened_memories(methods: Sequence[str], vocab_size: int) -> Iterator[dict[str, Memory]]:
+    """Yield the empty memories of plain decoding and of ``methods``. They are closed at the end of the block.
+
+    Raises the errors of ``make_memory``.
+    """
+    with tempfile.TemporaryDirectory(prefix="suffolk-answers-") as folder, contextlib.ExitStack() as stack:
+        memories = {way: make_memory(way, Path(folder), vocab_size) for way in (PLAIN, *methods)}
+        for memory in memories.values():
+            stack.callback(memory.close)
+        yield memories
+
+
 def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:
-    """Create the empty memory of ``method``, one of ``METHODS``, or of plain decoding.
+    """Create the empty memory of ``method``: a method of rollouts or of agents, or plain decoding.
 
     Raises:
         Unsupported: the method needs a package that is not installed.
     """
+    live = partial(LiveMemory, folder / method, vocab_size)
     makers: dict[str, Callable[[], Memory]] = {
         "prompt-lookup": lambda: Memory(PromptLookupDrafter(vocab_size, LIMITS)),
-        "prompt trees": lambda: PromptTrees(folder / "prompt-trees", vocab_size),
+        "prompt trees": lambda: PromptTrees(folder / method, vocab_size),
         "arctic": lambda: Memory(ArcticDrafter()),
-        "live store": lambda: LiveMemory(folder / "live", vocab_size, "datastore"),
-        "hybrid": lambda: LiveMemory(folder / "hybrid", vocab_size, "hybrid"),
+        "live store": lambda: live("datastore"),
+        "hybrid": lambda: live("hybrid"),
+        "shared store": lambda: live("hybrid"),
+        "own store": lambda: live("hybrid", alone=True),
+        "prediction": lambda: live("hybrid", alone=True),
     }
     return makers.get(method, lambda: Memory(None))()
 
@@ -127,7 +148,7 @@ def _timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - begin
 
 
-class ArcticDrafter:
+class ArcticDrafter(CountingDrafter):
     """Speculates a tree for each request, from the answers so far and from the request's own text. Not thread-safe.
 
     Scores are Arctic's estimates: shares of the occurrences in its tree, multiplied along the path. Raises Unsupported if the
@@ -137,6 +158,7 @@ class ArcticDrafter:
     name = "arctic"
 
     def __init__(self) -> None:
+        super().__init__()
         try:
             package = importlib.import_module("arctic_inference.suffix_decoding")
         except ImportError as error:
@@ -145,21 +167,14 @@ class ArcticDrafter:
             ) from error
         self.cache: Any = package.SuffixDecodingCache(max_tree_depth=_DEPTH)
         self._read: dict[int, int] = {}  # number of tokens of each request that the cache already holds
-        self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._draft(request) for request in requests]
-
-    def observe(self, generated: Generated) -> None:
-        pass
 
     def release(self, request_id: int) -> None:
         """Forget the request's own text; its answer stays in the tree of all answers."""
         if self._read.pop(request_id, None) is not None:
             self.cache.stop_request(request_id)
-
-    def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
         for request_id in list(self._read):

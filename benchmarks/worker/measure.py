@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,18 +15,10 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as DECODING_PACKAGES
-from suffolk.benchmarks.decode.setup import (
-    capacity_for,
-    encode_prompts,
-    load_target,
-    make_drafters,
-    opened_datastores,
-    require_drafters,
-    target_facts,
-)
+from suffolk.benchmarks.decode.setup import opened_engine, target_facts
 from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.processes import helper_command
 from suffolk.benchmarks.worker.requests import (
     ENGINE,
     GRPC,
@@ -37,12 +28,11 @@ from suffolk.benchmarks.worker.requests import (
     WorkerRequests,
     generate,
     run_streams,
+    send,
 )
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.text_table import Table
-from suffolk.serving.decoding.engine.costs.cost_store import find_costs
-from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import parse_endpoint
 from suffolk.serving.worker.server import WorkerServer
@@ -88,28 +78,19 @@ def measure_worker(options: DecodingOptions, streams: Sequence[int]) -> dict[str
     """
     if not streams or min(streams) < 1:
         raise InvalidArgument(f"streams {list(streams)}; they must be 1 or more")
-    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
-    most = max(streams)
-    with opened_datastores(options) as retrievers:
-        require_drafters(options, retrievers)
-        target = load_target(options)
-        encoded, skipped = encode_prompts(target, prompts, options)
-        capacity = capacity_for(encoded, options)
-        drafters = make_drafters(options, target, retrievers, most, capacity)
-        costs = find_costs(target, most, options.costs).costs
-        config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
-        with (
-            Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most, prefix_reuse=False) as engine,
-            WorkerServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
-        ):
-            turns = _turns(server, [ids for _, ids in encoded], streams, options)
-            count = options.rounds * len(streams) * len(options.drafters)
-            kept, stopped = keep(turns, count, options.in_all_rounds("turns"))
+    config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
+    with (
+        opened_engine(options, max(streams), queue=max(streams), prefix_reuse=False) as opened,
+        WorkerServer(config, DecodeService(opened.engine, Path(options.model).name, options.max_nodes)) as server,
+    ):
+        turns = _turns(server, [ids for _, ids in opened.encoded], streams, options)
+        count = options.rounds * len(streams) * len(options.drafters)
+        kept, stopped = keep(turns, count, options.in_all_rounds("turns"))
     runs = [run for turn in kept for run in turn]
     return {
         "stopped": stopped,
-        "target": target_facts(target),
-        "prompts_skipped": skipped,
+        "target": target_facts(opened.engine.target),
+        "prompts_skipped": opened.skipped,
         "streams": {
             str(size): {
                 drafter: _summary([run for run in runs if (run.streams, run.drafter) == (size, drafter)])
@@ -130,7 +111,10 @@ def _turns(
         def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
             requests = _requests(server, transport, texts, size, drafter, options)
             cpu = time.process_time()
-            run = _in_process(server, requests) if transport == ENGINE else _outside(requests, Path(folder))
+            if transport == ENGINE:
+                run = run_streams(partial(generate, server.service.engine, requests), texts, size)
+            else:
+                run = _outside(requests, Path(folder))
             return TransportRun(number, size, drafter, transport, run, time.process_time() - cpu)
 
         for transport in TRANSPORTS:
@@ -156,16 +140,11 @@ def _requests(
     return WorkerRequests(transport, str(address), prompts, size, drafter, options.max_nodes, options.sampling)
 
 
-def _in_process(server: WorkerServer, requests: WorkerRequests) -> StreamRun:
-    return run_streams(partial(generate, server.service.engine, requests), requests.prompts, requests.streams)
-
-
 def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
     """Run the clients in a separate process. Raises Internal if it fails."""
     file = folder / "requests.json"
-    file.write_text(requests.to_json())
-    command = [sys.executable, "-m", "suffolk.benchmarks.worker.requests", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    file.write_text(json.dumps(asdict(requests)))
+    done = subprocess.run(helper_command(send, file=str(file)), capture_output=True, text=True)
     if done.returncode:
         raise Internal(f"the clients over {requests.transport} failed: {done.stderr.strip()[-400:]}")
     found = json.loads(done.stdout)

@@ -1,8 +1,4 @@
-"""Sends requests to a worker over each transport, as the worker's clients do. Loads no torch.
-
-``python -m`` this FILE sends requests from a separate process. FILE holds the fields of ``WorkerRequests`` as JSON. The process
-prints one JSON line: the fields of ``StreamRun``.
-"""
+"""Sends requests to a worker over each transport, as the worker's clients do. Loads no torch."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.benchmarks.processes import helper_arguments
-from suffolk.datastore.checks import unknown
 from suffolk.datastore.errors import Internal
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
@@ -125,17 +120,12 @@ class WorkerRequests:
             **({"stream_options": {"include_usage": True}} if stream else {}),
         }
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
 
 def asking(requests: WorkerRequests) -> Ask:
     """Return a function that sends one of the ``requests``. Over HTTP every calling thread has its own connection."""
     if requests.transport == GRPC:
-        return _ask_grpc(requests)
-    if requests.transport in (HTTP_STREAM, HTTP_WHOLE):
-        return _ask_http(requests)
-    raise unknown("transport", requests.transport, TRANSPORTS[1:])
+        return partial(generate, connect_worker(f"grpc://{requests.address}"), requests)
+    return _ask_http(requests)
 
 
 def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:
@@ -146,15 +136,6 @@ def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: S
         watch.token()
         texts.append(step.text)
     return watch.answer("".join(texts), len(generation.tokens))
-
-
-def _ask_grpc(requests: WorkerRequests) -> Ask:
-    client = connect_worker(f"grpc://{requests.address}")
-
-    def ask(prompt: Sequence[int]) -> StreamedAnswer:
-        return generate(client, requests, prompt)
-
-    return ask
 
 
 def _ask_http(requests: WorkerRequests) -> Ask:
@@ -192,11 +173,7 @@ def _read_events(reply: http.client.HTTPResponse, watch: Stopwatch) -> StreamedA
     return watch.answer("".join(texts), tokens)
 
 
-def main(file: str) -> None:
-    """Send the requests and print the answers."""
+def send(file: str) -> dict[str, Any]:
+    """Send the ``WorkerRequests`` in a file of JSON. Returns the fields of ``StreamRun``. For a process of its own."""
     requests = WorkerRequests(**json.loads(Path(file).read_text()))
-    print(json.dumps(asdict(run_streams(asking(requests), requests.prompts, requests.streams))))
-
-
-if __name__ == "__main__":
-    main(*helper_arguments(1, "suffolk bench worker"))
+    return asdict(run_streams(asking(requests), requests.prompts, requests.streams))

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import ray
@@ -21,8 +22,11 @@ from suffolk.datastore.errors import (
     Unavailable,
     Unsupported,
 )
+from suffolk.datastore.hub import short_reason
 
 CONNECT_SECONDS = 5.0
+short = partial(short_reason, most=300)
+"""The beginning of an error of Ray, which may have many lines."""
 LOST = (
     errors.WorkerCrashedError,
     errors.NodeDiedError,
@@ -124,8 +128,3 @@ def ray_errors() -> Iterator[None]:
 
 def _lost(error: BaseException) -> Lost:
     return Lost(f"a node or a process of the cluster ended ({type(error).__name__})")
-
-
-def short(error: BaseException) -> str:
-    """The beginning of an error of Ray, which may have many lines."""
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -14,17 +14,19 @@ import ray
 
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import BuildState, Gatherer
+from suffolk.build_index.journal import totals
 from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
 from suffolk.build_index.on_ray.cluster import Cluster, find_cluster, working_nodes
 from suffolk.build_index.on_ray.connection import Lost, connected, ray_errors
-from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
+from suffolk.build_index.on_ray.tasks import sort_segment
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.plan import STORE_BYTES_PER_TOKEN, WORKER_BYTES, segment_bytes
-from suffolk.build_index.report import count, peak_memory
+from suffolk.build_index.report import count
 from suffolk.build_index.skipped import BuildCounts
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_errors
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Field, Unavailable
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.segment import token_dtype
 
 SORT_CORES = 4
@@ -67,7 +69,7 @@ def _make(url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeS
     work = _Work(url, gatherer, state, setup, cluster)
     with ray_errors():
         work.run()
-    return peak_memory() + work.task_memory
+    return process_memory("VmHWM") + work.task_memory
 
 
 def task_memory(tokens: int, width: int) -> int:
@@ -116,7 +118,7 @@ class _Work:
     def run(self) -> None:
         """Make all missing segments."""
         gatherer, state, begin = self.gatherer, self.state, time.monotonic()
-        gatherer.run = self._finished_now()
+        gatherer.run = totals(state.finished[state.resumed :])
         gatherer.skipped.cut(state.finished[-1].skipped_bytes if state.finished else None)
         source = BlockSource(
             gatherer.inputs,
@@ -138,13 +140,6 @@ class _Work:
             gatherer.progress.advance("sorting", 1 - len(self._sorting) / left, f"{len(self._sorting)} segments left")
             self._receive()
         gatherer.sort_seconds += time.monotonic() - begin
-
-    def _finished_now(self) -> BuildCounts:
-        """The totals of the segments finished in this run of the command."""
-        counts = BuildCounts()
-        for segment in self.state.finished[self.state.resumed :]:
-            counts.add(segment.counts)
-        return counts
 
     def _gather(self, blocks: Iterator[EncodedReference]) -> Iterator[_Gathering]:
         """Yield segments of whole blocks, as ``Gatherer`` makes them."""
@@ -171,8 +166,13 @@ class _Work:
             num_returns="streaming",
             max_retries=0,
         )
-        setup = SortSetup(target.vocab_size, target.order_depth, target.fingerprint, cores, self.url)
-        parts = task.remote(name, gathering.blocks, setup)
+        settings = {
+            "vocab_size": target.vocab_size,
+            "order_depth": target.order_depth,
+            "fingerprint": target.fingerprint,
+            "threads": cores,
+        }
+        parts = task.remote(name, gathering.blocks, settings, self.url)
         return _Sorting(parts, gathering.last.place, gathering.counts, self.gatherer.skipped.size)
 
     def _sort_cores(self) -> int:
@@ -182,26 +182,23 @@ class _Work:
         """Add the oldest segment to the journal. First write and verify its file, unless the segment's task has sent the file."""
         sorting = self._sorting[0]
         self._wait(sorting.parts)
-        done: Sorted = ray.get(next(sorting.parts))
-        self.task_memory = max(self.task_memory, done.memory)
+        entry, memory = ray.get(next(sorting.parts))
+        self.task_memory = max(self.task_memory, memory)
         if self.url is None:
-            self._write(self.gatherer.workspace.new_segment(done.entry.name), sorting.parts)
+            self._write(self.gatherer.workspace.new_segment(entry.name), sorting.parts)
         self.state.finished.append(
-            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.skipped_bytes)
+            self.gatherer.finish(entry, sorting.place.next, sorting.counts, sorting.skipped_bytes)
         )
         self._sorting.popleft()
 
     def _write(self, path: Path, parts: Iterable[Any]) -> None:
         """Write a file from ``parts``, and verify it."""
-        try:
-            with open(path, "wb") as file:
-                for part in parts:
-                    self._wait(part)
-                    file.write(ray.get(part))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise disk_error(path, error) from error
+        with disk_errors(path), open(path, "wb") as file:
+            for part in parts:
+                self._wait(part)
+                file.write(ray.get(part))
+            file.flush()
+            os.fsync(file.fileno())
         _native.Segment(os.fspath(path)).verify("checksums")
 
     @staticmethod

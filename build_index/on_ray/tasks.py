@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from suffolk.build_index.on_ray.cluster import scratch_folder
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
-from suffolk.build_index.report import peak_memory
 from suffolk.build_index.skipped import BuildCounts, Skipped
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import named_by_content
 from suffolk.datastore import _native
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.errors import ResourceExhausted
+from suffolk.datastore.host_memory import process_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
@@ -46,25 +46,6 @@ class Encoded:
     counts: BuildCounts
     left_out: list[Skipped]
     memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sorted:
-    """Facts of a sorted segment for the coordinator. ``memory``: peak memory of the process, in bytes."""
-
-    entry: SegmentEntry
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class SortSetup:
-    """The settings of a segment. ``url``: where the segment is sent; None: the task returns it."""
-
-    vocab_size: int
-    order_depth: int
-    fingerprint: str | None
-    threads: int
-    url: str | None
 
 
 def read_unit(files: tuple[InputFile, ...], options: BuildOptions, token_width: str, start: Position) -> Iterator[Any]:
@@ -94,45 +75,41 @@ def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[En
         settings: EncodeSetup = ray.get(setup[0])
         _encoder = build, BlockEncoder(settings)
     block = _encoder[1].encode(payload)
-    return block, Encoded(len(block.tokens), block.counts, block.left_out, peak_memory())
+    return block, Encoded(len(block.tokens), block.counts, block.left_out, process_memory("VmHWM"))
 
 
-def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator[Any]:
-    """Sort encoded blocks to a segment in a temporary folder. Yields a ``Sorted``, then the file in parts unless it was sent.
+def sort_segment(name: str, blocks: Sequence[Any], settings: Mapping[str, Any], url: str | None) -> Iterator[Any]:
+    """Sort encoded blocks to a segment in a temporary folder.
+
+    Yields its entry with the peak memory of the process in bytes, then the file in parts unless it was sent.
 
     Args:
         blocks: references to ``EncodedBlock``, fetched one at a time.
+        settings: as for ``write_segment``.
+        url: where the segment is sent; None: the task returns it.
     """
     import ray
 
     try:
         with scratch_folder() as folder:
-            yield from _sort(folder / name, map(ray.get, blocks), setup)
+            yield from _sort(folder / name, map(ray.get, blocks), settings, url)
     except ResourceExhausted as error:
         raise ResourceExhausted(f"node {socket.gethostname()}: {error}") from error
 
 
-def _sort(path: Path, blocks: Iterable[EncodedBlock], setup: SortSetup) -> Iterator[Any]:
+def _sort(path: Path, blocks: Iterable[EncodedBlock], settings: Mapping[str, Any], url: str | None) -> Iterator[Any]:
     table = DocumentTableWriter()
-    with TokenFile(path.with_name("tokens"), token_dtype(setup.vocab_size)) as file:
+    with TokenFile(path.with_name("tokens"), token_dtype(settings["vocab_size"])) as file:
         for block in blocks:
             file.append(block.tokens)
             table.extend(zip(block.sources, block.metadata, strict=True))
-        entry = write_segment(
-            path,
-            file.mapped(),
-            vocab_size=setup.vocab_size,
-            order_depth=setup.order_depth,
-            fingerprint=setup.fingerprint,
-            documents=table.finish(),
-            threads=setup.threads,
-        )
+        entry = write_segment(path, file.mapped(), documents=table.finish(), **settings)
     named = named_by_content(entry)
-    if setup.url is not None:
-        _send(path, named, RemoteFolder(setup.url))
-        yield Sorted(named, peak_memory())
+    if url is not None:
+        _send(path, named, RemoteFolder(url))
+    yield named, process_memory("VmHWM")
+    if url is not None:
         return
-    yield Sorted(named, peak_memory())
     with open(path, "rb") as written:
         while part := written.read(PART_BYTES):
             yield part

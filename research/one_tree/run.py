@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from research.command import alternating
 from research.exclusions import require_named
 from research.one_tree.along_recordings import AlongRecordings, recorded_answers
 from research.one_tree.compared_drafters import Sources, make_compared
@@ -16,7 +17,7 @@ from research.one_tree.run_log import RunLog
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.benchmarks.decode.setup import Encoded, encode_prompts, load_target, opened_datastores, target_facts
-from suffolk.benchmarks.parts import alternating, rotated
+from suffolk.benchmarks.parts import rotated
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.build_index.progress import part_progress, show_part
 from suffolk.datastore.datastore import open_datastore

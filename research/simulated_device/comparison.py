@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from research.command import alternating
 from research.simulated_device.device import QUIET, Device, Disturbances, DraftTimes, believed, costs_like, seconds_of
 from research.simulated_device.draft_model import SimulatedDraftModel
 from research.simulated_device.simulation import Load, Result, simulate
 from research.simulated_device.sources import KnowingDrafter, damage, take_time
-from suffolk.benchmarks.parts import alternating
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter

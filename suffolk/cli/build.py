@@ -23,11 +23,12 @@ from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import passed_on
+from suffolk.cli.options.values import comma_list
 from suffolk.cli.storage import push_facts
+from suffolk.cli.store_lines import change_report
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.files import name_text
-from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.store.storage.build import build_at
 from suffolk.serving.store.storage.push import KEEP
@@ -97,7 +98,7 @@ class Options(ModeOptions, StorageOptions, ReadingOptions, ListOptions, MakingOp
     json: bool = option(False, "print the plan or the summary as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     build_options = _build_options(options)
     if options.plan and options.append and is_storage_url(options.output):
         raise InvalidArgument(
@@ -106,20 +107,15 @@ def run(options: Options) -> int:
     if options.plan:
         plan = plan_build(build_options)
         print(json.dumps(asdict(plan)) if options.json else "\n".join(plan.lines()))
-        return 0
-    if is_storage_url(options.output):
-        return _build_at(options, build_options)
-    with show_progress() as progress:
-        report = build(build_options, progress, segments_here if options.ray is None else on_ray(options.ray))
-    readers = wait_for_readers(build_options.output, report.generation)
-    if options.json:
-        print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))
+    elif is_storage_url(options.output):
+        _build_at(options, build_options)
     else:
-        print("\n".join([*report.lines(), *reader_lines(readers, report.generation)]))
-    return 0
+        with show_progress() as progress:
+            report = build(build_options, progress, segments_here if options.ray is None else on_ray(options.ray))
+        print(change_report(report.to_dict(), report.lines(), build_options.output, True, options.json))
 
 
-def _build_at(options: Options, build_options: BuildOptions) -> int:
+def _build_at(options: Options, build_options: BuildOptions) -> None:
     with show_progress() as progress:
         report, pushed = build_at(
             options.output, build_options, options.work_folder, options.keep, progress, options.ray
@@ -128,14 +124,13 @@ def _build_at(options: Options, build_options: BuildOptions) -> int:
         print(json.dumps(report.to_dict() | {"push": asdict(pushed)}))
     else:
         print("\n".join([*report.lines(), *push_facts(pushed)]))
-    return 0
 
 
 def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
     """The parts of a list. Raises InvalidArgument if the list has no parts."""
     if text is None:
         return ()
-    parts = tuple(part.strip() for part in name_text(text).split(",") if part.strip())
+    parts = comma_list(name_text(text))
     if not parts:
         raise InvalidArgument(f"{option} {text!r} names nothing; give a list such as {example}, or leave it out")
     return parts

@@ -37,11 +37,10 @@ class Options(setting.Options):
     json: bool = option(False, "print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     found = [_facts(each) for each in read_calibration(options.file).learned()]
     found = [each for each in found if each["predictions"]]
     print(json.dumps(found) if options.json else "\n".join(_lines(found)))
-    return 0
 
 
 def _facts(learned: Learned) -> dict[str, Any]:

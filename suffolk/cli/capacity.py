@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.build_index.report import count
-from suffolk.capacity.bill import Bill, Building, Prices, bill_of, building_of
+from suffolk.capacity.bill import Bill, Building, bill_of, building_of
 from suffolk.capacity.comparison import compare_plan, comparison_lines, comparison_result
 from suffolk.capacity.need import Need, NeededLoad, NeededText, Node, NodeUse, amount, amount_option, size
-from suffolk.capacity.plan import CapacityPlan, Relaxation, best_plan, network_bytes, relaxations
+from suffolk.capacity.plan import CapacityPlan, best_plan, network_bytes, relaxations
 from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
 from suffolk.capacity.service_costs import PUBLISHED, read_costs
 from suffolk.capacity.shard import TAIL
@@ -62,17 +62,16 @@ class Options(NeededLoad, NeededText, NodeOptions, NodeUse, PriceOptions, Config
     json: bool = option(False, "print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     plan = plan_of(options)
-    prices = Prices(**{each.name: getattr(options, f"price_{each.name}") for each in fields(Prices)})
+    prices = options.price_node_hour, options.price_storage_tb, options.price_network_tb
     need, costs = plan.shard.need, plan.shard.costs
-    shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, prices), relaxations(plan, costs)
+    shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, *prices), relaxations(plan, costs)
     compared = compare_plan(plan) if options.simulate else []
     if options.json:
         print(json.dumps(plan_result(*shown) | {"simulation": comparison_result(compared)}))
     else:
         print("\n".join([*plan_lines(*shown), *(comparison_lines(compared) if compared else [])]))
-    return 0
 
 
 def plan_of(options: Options) -> CapacityPlan:
@@ -82,7 +81,7 @@ def plan_of(options: Options) -> CapacityPlan:
     return best_plan(passed_on(options, Need, node=node), costs)
 
 
-def plan_result(plan: CapacityPlan, building: Building, bill: Bill, changes: list[Relaxation]) -> dict[str, Any]:
+def plan_result(plan: CapacityPlan, building: Building, bill: Bill, changes: dict[str, int]) -> dict[str, Any]:
     """The plan as JSON. Sizes are bytes, times seconds."""
     shard, replicas = plan.shard, plan.replicas
     response = shard.response(replicas)
@@ -117,11 +116,11 @@ def plan_result(plan: CapacityPlan, building: Building, bill: Bill, changes: lis
         "worker": {"processor_s": shard.client_s, "received_bytes_per_second": _received(plan)},
         "build": asdict(building),
         "month": asdict(bill),
-        "fewer_nodes": [asdict(each) for each in changes],
+        "fewer_nodes": [{"change": change, "nodes": nodes} for change, nodes in changes.items()],
     }
 
 
-def plan_lines(plan: CapacityPlan, building: Building, bill: Bill, changes: list[Relaxation]) -> list[str]:
+def plan_lines(plan: CapacityPlan, building: Building, bill: Bill, changes: dict[str, int]) -> list[str]:
     """The plan as text."""
     shard, need, costs, replicas = plan.shard, plan.shard.need, plan.shard.costs, plan.replicas
     node = need.node
@@ -149,10 +148,10 @@ def plan_lines(plan: CapacityPlan, building: Building, bill: Bill, changes: list
         *_append_lines(need),
         *bill.lines(),
         "",
-        str(Table(("limit", "nodes by it alone"), [[name, nodes] for name, nodes in plan.limits.items()])),
+        str(Table(("limit", "nodes by it alone"), list(plan.limits.items()))),
     ]
     if changes:
-        lines += ["", str(Table(("fewer nodes by", "nodes"), [[each.change, each.nodes] for each in changes]))]
+        lines += ["", str(Table(("fewer nodes by", "nodes"), list(changes.items())))]
     if shard.utilisation(replicas) > CHECKED_UTILISATION:
         lines += [
             "",

@@ -93,7 +93,7 @@ cluster.yaml:
 
     file: Path = argument(REQUIRED, "the cluster's settings", metavar="CLUSTER.yaml")
 
-    def run(self) -> int:
+    def run(self) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         config = read_cluster(self.file)
         with self.connected():
@@ -101,7 +101,6 @@ cluster.yaml:
 
             up(config, report)
             print(f"cluster {config.name} is up")
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,14 +135,13 @@ suffolk cluster update cluster.yaml"""
 
     file: Path = argument(REQUIRED, "the cluster's new settings", metavar="CLUSTER.yaml")
 
-    def run(self) -> int:
+    def run(self) -> None:
         config = read_cluster(self.file)
         with self.connected():
             from suffolk.serving.cluster.lifecycle import update
 
             update(config, report)
             print(f"cluster {config.name} is updated")
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +158,7 @@ suffolk cluster scale --stores 0                one on every node"""
     workers: Annotated[int, Within(0, 1024)] | None = option(None, "workers that shall run", metavar="N")
     stores: Annotated[int, Within(0, 64)] | None = option(None, "store servers; 0 is one on every node", metavar="N")
 
-    def run(self) -> int:
+    def run(self) -> None:
         if self.workers is None and self.stores is None:
             raise InvalidArgument(Field("workers"), ": give --workers N, --stores N, or both")
         with self.connected():
@@ -169,7 +167,6 @@ suffolk cluster scale --stores 0                one on every node"""
             name = self.name()
             scale(name, self.workers, self.stores, report)
             print(f"cluster {name} is scaled")
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,17 +177,16 @@ class ClusterDown(NamedOptions):
 suffolk cluster down
 suffolk cluster down --cluster code"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         with self.connected():
             from suffolk.serving.cluster.lifecycle import clusters, down
 
             if self.cluster is None and not clusters():
                 print("no cluster is up")
-                return 0
+                return
             name = self.name()
             stopped = down(name)
             print(f"cluster {name}: stopped {', '.join(stopped)}" if stopped else f"cluster {name} is not up")
-        return 0
 
 
 COMMANDS = {

@@ -97,14 +97,14 @@ class Command:
         help: the text of its page.
         examples: command lines, with remarks.
         options: the class of its options.
-        run: returns the exit code.
+        run: returns the exit code; None is 0.
         run_words: runs with the words of the command line, before they are read as options; None: it needs the options.
     """
 
     help: str
     examples: str
     options: Any
-    run: Callable[[Any], int]
+    run: Callable[[Any], int | None]
     run_words: Callable[[Sequence[str]], int | None] | None = None
 
 

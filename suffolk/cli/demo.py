@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from suffolk.benchmarks.demo.model import require_packages
 from suffolk.cli.options import setting
 from suffolk.datastore.settings import Count, Within, option
 
@@ -34,8 +35,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    from suffolk.benchmarks.demo.model import require_packages
-
     require_packages()
     from suffolk.benchmarks.demo.run import run as run_demo  # imports torch
 

@@ -19,6 +19,7 @@ from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry, DrafterOption
 from suffolk.serving.decoding.drafters.registry import BUILT_IN, NONE, find, known, names
 from suffolk.serving.decoding.drafters.retrieval.limits import Length, Limits
+from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 
 Nodes = Annotated[int, Within(1, MAX_NODES)]
 DEFAULT_NODES = 64
@@ -138,8 +139,6 @@ class PlannerOptions(Options):
 def require_costs(file: Path | None) -> None:
     """Check that ``file``, if given, holds costs of any model. Raises the errors of ``read_costs``."""
     if file is not None:
-        from suffolk.serving.decoding.engine.costs.cost_store import read_costs
-
         read_costs(file)
 
 

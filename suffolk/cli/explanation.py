@@ -6,7 +6,7 @@ import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suffolk.build_index.report import count
 from suffolk.cli.source_colours import Colours, legend, paint
@@ -17,9 +17,7 @@ from suffolk.datastore.files import printable
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.registry import source_name
-
-if TYPE_CHECKING:
-    from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step import Step
 
 BATCH = 256
 """Contexts of one call of a draft service."""

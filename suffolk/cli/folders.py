@@ -52,7 +52,7 @@ suffolk serve /backup/store-monday                restore: serve the copy"""
     )
     json: bool = option(False, "print one JSON object")
 
-    def run(self) -> int:
+    def run(self) -> None:
         report = snapshot(self.store, self.output, self.link, self.wait)
         if self.json:
             print(json.dumps(asdict(report)))
@@ -61,7 +61,6 @@ suffolk serve /backup/store-monday                restore: serve the copy"""
                 f"copied {report.store} (generation {report.generation}) to {report.output}: {count(report.files, 'file')}, "
                 f"{megabytes(report.bytes)}, of these {megabytes(report.log_bytes)} not published yet, {report.seconds:.1f} s"
             )
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +82,16 @@ suffolk serve code=shards/shard-1                 on the second machine"""
     shards: int = option(2, "number of shards; the datastore needs as many segments")
     json: bool = option(False, "print one JSON object")
 
-    def run(self) -> int:
+    def run(self) -> None:
         reports = split(self.store, self.output, self.shards)
         if self.json:
             print(json.dumps({"shards": [asdict(report) for report in reports]}))
-            return 0
+            return
         for report in reports:
             print(
                 f"{report.path}: {count(report.segments, 'segment')}, {count(report.documents, 'document')}, "
                 f"{count(report.tokens, 'token')}, {megabytes(report.bytes)}"
             )
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +117,10 @@ suffolk compact STORE --threads 2"""
     threads: int = option(0, "threads that merge; 0 is one for each core (default: 0)")
     json: bool = option(False, "print one JSON object")
 
-    def run(self) -> int:
+    def run(self) -> None:
         with show_progress() as progress:
             report = compact(self.store, self.segments, self.threads, progress)
         print(change_report(asdict(report), _compact_lines(report), self.store, report.changed, self.json))
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +137,7 @@ suffolk info grpc://127.0.0.1:7700/code"""
     store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME", metavar="STORE")
     json: bool = option(False, "print one JSON object")
 
-    def run(self) -> int:
+    def run(self) -> None:
         store = suffolk.open(self.store)
         try:
             facts = store.info()
@@ -150,7 +147,6 @@ suffolk info grpc://127.0.0.1:7700/code"""
         finally:
             store.close()
         print(json.dumps(facts, indent=2) if self.json else "\n".join(_info_lines(facts)))
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,10 +33,15 @@ from suffolk.datastore.files import read_bounded, write_json
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
+from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.drafters.registry import NONE, find
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text, has_template, read_prompt
+from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 LOCAL = (
@@ -47,15 +52,12 @@ LOCAL = (
 
 
 if TYPE_CHECKING:
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-    from suffolk.serving.decoding.engine.loop.drafter import Drafter
     from suffolk.serving.decoding.engine.loop.engine import Engine
     from suffolk.serving.decoding.engine.loop.generation import Generation
-    from suffolk.serving.decoding.engine.loop.step import Step
     from suffolk.serving.decoding.engine.model.target import Target
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     if options.model is None and options.worker is None:
         raise InvalidArgument("--model or --worker is missing; give one of them")
     if options.logprobs is not None and options.stats_json is None:
@@ -73,7 +75,8 @@ def run(options: Options) -> int:
     require_record(options.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
     if options.model is None:
-        return _finish(options, generate_remotely(options, settings, prompt, draft_options))
+        _finish(options, generate_remotely(options, settings, prompt, draft_options))
+        return
     name = options.drafter_name()
     if name == NONE and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none does not use them; leave one of them out")
@@ -83,8 +86,6 @@ def run(options: Options) -> int:
         kept_calibration(options.calibration) as calibration,
         opened_stores(options.datastore if uses_stores else [], options.deadline_ms, limits, options.model) as stores,
     ):
-        from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
-
         config = options.drafter_config()
         if not config.parts():
             make_drafter(name, 1, stores)  # report missing parts before a model is loaded
@@ -95,7 +96,7 @@ def run(options: Options) -> int:
         capacity = len(ids) + settings.max_new_tokens + rows_behind(options.max_nodes)
         models = load_drafters(target, config, 1, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
-        return _generate(options, settings, name, drafter, target, prompt, ids, stores, draft_options)
+        _generate(options, settings, name, drafter, target, prompt, ids, stores, draft_options)
 
 
 def _generate(
@@ -108,8 +109,7 @@ def _generate(
     ids: list[int],
     stores: list[Retriever],
     draft_options: DraftOptions,
-) -> int:
-    from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+) -> None:
     from suffolk.serving.decoding.engine.loop.request import Request
     from suffolk.serving.decoding.replay.recorder import opened_recorder
 
@@ -124,8 +124,8 @@ def _generate(
         opened_recorder(options.record, target, str(options.model)) as recorder,
         _engine(target, drafters, len(ids), settings, options.max_nodes, costs) as engine,
     ):
-        request = engine.generate(ids, settings, name, options.max_nodes, draft_options)
-        generation, steps = show(request, Colours.choose(options.colour))
+        generation = engine.generate(ids, settings, name, options.max_nodes, draft_options)
+        steps = show(generation, Colours.choose(options.colour))
         if recorder is not None:
             recorder.add(generation, "chat" if _is_chat(target, options) else "text")
     if options.explain:
@@ -141,7 +141,7 @@ def _generate(
     if options.trace is not None:
         facts = {"model": target.name, "prompt": prompt, "settings": shown_settings(options)}
         write_trace(options.trace, facts, answers, target.tokenizer, stores)
-    return _finish(options, report)
+    _finish(options, report)
 
 
 def _read_stdin() -> str:
@@ -171,14 +171,13 @@ def _read_prediction(path: Path | None) -> str | None:
         raise InvalidArgument(f"--prediction {path}: no UTF-8 at byte {error.start}; convert the file") from None
 
 
-def _finish(options: Options, report: dict[str, Any]) -> int:
+def _finish(options: Options, report: dict[str, Any]) -> None:
     report["verification"] = options.verification
     if options.explain:
         print_sources(report, Colours.choose(options.colour).report)
     print("\n".join(report_lines(report, options.explain)), file=sys.stderr)
     if options.stats_json is not None:
         write_json(options.stats_json, report)
-    return 0
 
 
 def _engine(

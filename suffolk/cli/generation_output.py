@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from suffolk.cli.generate_options import Options
 from suffolk.cli.source_colours import Colours, legend, paint
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.files import write_text
@@ -19,20 +20,13 @@ from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.net.playground.pages import report_page
 from suffolk.serving.worker.traces import Passages, find_passages, trace_json
 
-
-class Stream(Protocol):
-    """A running generation, in this process or in a worker."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def cancel(self) -> None: ...
+if TYPE_CHECKING:
+    from suffolk.serving.decoding.engine.loop.generation import Generation
+    from suffolk.serving.worker.client import RemoteGeneration
 
 
-StreamT = TypeVar("StreamT", bound=Stream)
-
-
-def show(generation: StreamT, colours: Colours) -> tuple[StreamT, list[Any]]:
-    """Write the text to stdout as it comes, and the colours' legend to stderr; returns the generation and its steps.
+def show(generation: Generation | RemoteGeneration, colours: Colours) -> list[Step]:
+    """Write the text to stdout as it comes, and the colours' legend to stderr; returns the steps.
 
     Cancels the generation if writing fails.
     """
@@ -48,10 +42,10 @@ def show(generation: StreamT, colours: Colours) -> tuple[StreamT, list[Any]]:
             print(flush=True)
     if colours.text and colours.report:
         print(legend(source for step in steps for _, source in step.pieces), file=sys.stderr)
-    return generation, steps
+    return steps
 
 
-def generation_facts(generation: Any, settings: SamplingSettings) -> dict[str, Any]:
+def generation_facts(generation: Generation | RemoteGeneration, settings: SamplingSettings) -> dict[str, Any]:
     """The counts, seconds and tokens of a generation, ready for JSON."""
     facts: dict[str, Any] = generation.stats.to_dict() | {"tokens_generated": generation.tokens}
     if settings.logprobs is not None:
@@ -102,9 +96,6 @@ def _failed(failures: dict[str, int]) -> str:
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failures.items()))
     return f"{sum(failures.values())} failed" + (f" ({reasons})" if reasons else "")
 
-
-if TYPE_CHECKING:
-    from suffolk.cli.generate_options import Options
 
 _PASSAGES = 2
 """Number of passages shown for each accepted token."""

@@ -80,7 +80,7 @@ class Options(setting.Options):
     json: bool = option(False, "print one JSON object")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     if (options.text is None) == (not options.ids):
         raise InvalidArgument("give either a text or --ids, for example: suffolk lookup STORE 'import numpy as'")
     if options.text == "":
@@ -89,7 +89,6 @@ def run(options: Options) -> int:
         report = make_report(_open(options, stack), options)
     text = json.dumps(report, indent=2, ensure_ascii=False) if options.json else shown(report, options.draft)
     print(text)
-    return 0
 
 
 def _open(options: Options, stack: ExitStack) -> Retriever:

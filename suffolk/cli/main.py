@@ -69,7 +69,7 @@ def run_command(command: Command, name: str, words: Sequence[str]) -> int:
     read = partial(read_options, command.options, parser, settings, name.removeprefix("suffolk "), words)
     options = replace(read(), read_again=read)
     try:
-        return command.run(options)
+        return command.run(options) or 0
     except SuffolkError as error:
         error.rename(labels_of(settings, options.given))
         raise

@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from suffolk.cli.options.setting import Options
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.files import is_device, refuse_dangling
 from suffolk.datastore.settings import option
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
 
 
 def require_folder(option: str, file: Path | None) -> None:
@@ -64,9 +65,6 @@ def require_page(page: Path | None, *others: Path) -> None:
         raise InvalidArgument(f"--report {page} is also the file of other results; name another")
 
 
-if TYPE_CHECKING:
-    from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
-
 RECORD = (
     "add a JSON line for every finished text, for 'suffolk replay'. It holds prompt and text as token ids, which anyone with the "
     "tokenizer can read"
@@ -89,9 +87,6 @@ class CalibrationOptions(Options):
 def kept_calibration(path: Path | None) -> Iterator[Calibration]:
     """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises the errors of
     ``read_calibration``."""
-    from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
-    from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
-
     require_folder("--calibration", path)
     if path is not None and path.exists() and not path.is_file():
         raise PermissionDenied(f"--calibration {path}: cannot be written; name a file in a folder of yours")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from suffolk.build_index.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
@@ -25,12 +25,9 @@ from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.datastore.settings import Count, Within, option
-from suffolk.serving.decoding.engine.costs.cost_model import SIZES, grid
+from suffolk.serving.decoding.engine.costs.cost_model import SIZES, CostModel, Sample, grid
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
-
-if TYPE_CHECKING:
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample
-
 
 CONTEXTS = [128, 1024]
 EXAMPLES = """
@@ -64,9 +61,10 @@ class Options(DeviceOptions):
     json: bool = option(False, "print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     if options.datastore is not None:
-        return _profile_datastore(options, options.datastore)
+        _profile_datastore(options, options.datastore)
+        return
     if options.model is None:
         raise InvalidArgument("profile needs --model MODEL or --datastore STORE; give one of them")
     contexts = CONTEXTS if options.contexts is None else _numbers(options.contexts)
@@ -75,8 +73,6 @@ def run(options: Options) -> int:
     find_folder(options.model)
 
     from suffolk.serving.decoding.engine.costs.cost_measurement import time_points
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-    from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
     from suffolk.serving.decoding.engine.model.int8_linear import compress
     from suffolk.serving.decoding.engine.model.same_bits import kernel_lines, kernels
 
@@ -103,10 +99,9 @@ def run(options: Options) -> int:
     save_costs(costs, key, path)
     if not options.json:
         print(f"wrote {path}")
-    return 0
 
 
-def _profile_datastore(options: Options, store: Path) -> int:
+def _profile_datastore(options: Options, store: Path) -> None:
     from suffolk.benchmarks.capacity.profile import measure_service_costs
     from suffolk.capacity.service_costs import costs_lines, write_costs
 
@@ -117,7 +112,6 @@ def _profile_datastore(options: Options, store: Path) -> int:
     write_costs(costs, path)
     if not options.json:
         print(f"wrote {path}")
-    return 0
 
 
 def _numbers(text: str) -> list[int]:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import require_plots, write_plot
+from suffolk.benchmarks.replay.report import head_lines, replay_panels, result_lines, write_results
+from suffolk.benchmarks.replay.runs import ReplaySetting, replay_all
 from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
@@ -37,13 +39,14 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.drafters.registry import find, names
-from suffolk.serving.decoding.drafters.retrieval.limits import require_match
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, read_costs
+from suffolk.serving.decoding.replay.read import LogReader, read_recordings
+from suffolk.serving.decoding.replay.recording import Recording
 
 if TYPE_CHECKING:
-    from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
     from suffolk.serving.decoding.engine.model.target import Target
-    from suffolk.serving.decoding.replay.recording import Recording
 
 EXAMPLES = """
 suffolk worker --model MODEL_FOLDER --record day.jsonl                    records a day of traffic
@@ -126,8 +129,6 @@ class Options(ReplayDrafterOptions, RetrievalOptions, CalibrationOptions, CostOp
 
 def run(options: Options) -> int:
     """Replay, print and write the results. Returns the exit code."""
-    from suffolk.benchmarks.replay.report import head_lines, replay_panels, result_lines, write_results
-
     limits, chosen = options.limits(), options.chosen(DRAFTERS)
     _check(options, chosen)
     require_folder("--json", options.json)
@@ -146,8 +147,6 @@ def run(options: Options) -> int:
         target = _target(options, recordings)
         costs, origin = _costs(options.costs, target)
         draft_seconds = None if options.draft_ms is None else options.draft_ms / 1e3
-        from suffolk.benchmarks.replay.runs import ReplaySetting, replay_all  # loads torch, so the checks come first
-
         setting = ReplaySetting(
             recordings,
             stores,
@@ -195,8 +194,6 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
 
 
 def _recordings(options: Options) -> list[Recording]:
-    from suffolk.serving.decoding.replay.read import LogReader, read_recordings
-
     name = options.tokenizer or options.model
     logs = None if name is None else LogReader(name)
     recordings = read_recordings(options.recordings, logs)
@@ -254,8 +251,6 @@ def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
     """The costs that the options select, and their origin in words."""
     if wanted == NO_COSTS:
         return None, ""
-    from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, read_costs
-
     path = Path(wanted)
     if wanted == STORED:
         assert target is not None

@@ -83,8 +83,8 @@ class Options(ServerOptions, LiveOptions, Configurable):
     )
 
 
-def run(options: Options) -> int:
-    """Serve until a signal stops it; returns 0."""
+def run(options: Options) -> None:
+    """Serve until a signal stops it."""
     ignore_sighup()
     share_arenas()
     options.start_logs("suffolk-serve")
@@ -105,7 +105,6 @@ def run(options: Options) -> int:
         live_settings = server_settings(server) | {"stores": more}
         server.reloads["the settings"] = SettingsReload(options, live_settings)
         run_until_signal(server)
-    return 0
 
 
 def _config(options: Options) -> DraftServerConfig:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,14 +45,9 @@ AWS_ENDPOINT_URL=http://127.0.0.1:9000 suffolk push STORE s3://bucket/code      
     keep: Annotated[int, Within(1, 1000)] = option(KEEP, "newest generations that stay at the URL")
     json: bool = option(False, "print one JSON object")
 
-    def run(self) -> int:
-        try:
-            with show_progress() as progress:
-                report = push(self.store, self.url, self.keep, progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"before the end; readers of {self.url} see no unfinished generation; run the command again to continue"
-            ) from None
+    def run(self) -> None:
+        with _resumable(self.url), show_progress() as progress:
+            report = push(self.store, self.url, self.keep, progress)
         print(json.dumps(asdict(report)) if self.json else "\n".join(push_lines(report)))
         if is_live(self.store):
             print(
@@ -58,7 +55,6 @@ AWS_ENDPOINT_URL=http://127.0.0.1:9000 suffolk push STORE s3://bucket/code      
                 "others, except documents of groups",
                 file=sys.stderr,
             )
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,16 +78,10 @@ suffolk serve s3://bucket/code --cache /var/cache/suffolk      without a pull: s
     replace: bool = option(False, "replace a datastore in DIR that is no unchanged copy of URL")
     json: bool = option(False, "print one JSON object")
 
-    def run(self) -> int:
-        try:
-            with show_progress() as progress:
-                report = pull(self.url, self.store, self.generation, self.replace, progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"before the end; readers of {self.store} see no unfinished generation; run the command again to continue"
-            ) from None
+    def run(self) -> None:
+        with _resumable(self.store), show_progress() as progress:
+            report = pull(self.url, self.store, self.generation, self.replace, progress)
         print(change_report(asdict(report), _pull_lines(report), self.store, report.changed, self.json))
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,22 +100,32 @@ suffolk generations s3://bucket/code --rollback 11"""
     rollback: int | None = option(None, "number of the generation to publish again")
     json: bool = option(False, "print one JSON list")
 
-    def run(self) -> int:
+    def run(self) -> None:
         if self.rollback is not None:
             roll_back(self.url, self.rollback)
         facts = list(map(_generations_facts, list_generations(self.url)))
         if self.json:
             print(json.dumps(facts))
-            return 0
+            return
         for row in facts:
             print(
                 f"{row['generation']:>6}  {row['created']}  {row['tokens']:,} tokens of {count(row['documents'], 'document')}, "
                 f"{count(row['segments'], 'segment')}, {megabytes(row['bytes'])}"
             )
-        return 0
 
 
 COMMANDS = {"push": Push, "pull": Pull, "generations": Generations}
+
+
+@contextmanager
+def _resumable(place: object) -> Iterator[None]:
+    """Add to Ctrl-C that ``place`` is unchanged, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"before the end; readers of {place} see no unfinished generation; run the command again to continue"
+        ) from None
 
 
 def push_lines(report: PushReport) -> list[str]:

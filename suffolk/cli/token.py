@@ -37,12 +37,11 @@ suffolk serve wiki/ --access access.toml"""
     name: str = argument(REQUIRED, "name of the token's owner, for logs and for 'suffolk token remove'", metavar="NAME")
     role: tuple[str, ...] = option(("default=read",), "TENANT=ROLE; may be repeated", metavar="TENANT=ROLE")
 
-    def run(self) -> int:
+    def run(self) -> None:
         if "=" in self.name:
             raise InvalidArgument(f"NAME is {self.name!r}; give roles with --role, and a name without '='")
         print(add_token(self.file, self.name, parse_roles(self.role, "--role")))
         print("suffolk: shown only once; keep it in a file that others cannot read", file=sys.stderr)
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +55,14 @@ suffolk token list access.toml --json"""
     file: Path = argument(REQUIRED, "the access file", metavar="FILE.toml")
     json: bool = option(False, "print one JSON list")
 
-    def run(self) -> int:
+    def run(self) -> None:
         rows = list(_rows(read_access_file(self.file)))
         if self.json:
             print(json.dumps(rows))
-            return 0
+            return
         for row in rows:
             roles = ", ".join(f"{tenant}={role}" for tenant, role in row["roles"].items())
             print(f"{row['kind']:<8} {row['id']:<16}  {row['name']:<24}  {roles}")
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +76,8 @@ suffolk token remove access.toml 0f3a5c7e9b1d2468"""
     file: Path = argument(REQUIRED, "the access file", metavar="FILE.toml")
     name: str = argument(REQUIRED, "name or id of the token", metavar="NAME")
 
-    def run(self) -> int:
+    def run(self) -> None:
         remove_token(self.file, self.name)
-        return 0
 
 
 COMMANDS = {"add": AddToken, "list": ListTokens, "remove": RemoveToken}

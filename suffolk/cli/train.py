@@ -108,6 +108,7 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
                 raise InvalidArgument(
                     f"{self.given[name].label} has no effect without --regenerate; add that, or leave this out"
                 )
+        answers = {name.removeprefix("answer_"): getattr(self, name) for name in _ANSWERS}
         return passed_on(
             self,
             TrainOptions,
@@ -115,14 +116,11 @@ class Options(HeadOptions, DataOptions, TrainData, AnswerOptions, TrainSteps, De
             corpora=self.corpus,
             head_options=self.head_option,
             cache_bytes=self.feature_cache,
-            regenerate=self._regeneration() if self.regenerate else None,
+            regenerate=Regeneration(**answers) if self.regenerate else None,
         )
 
-    def _regeneration(self) -> Regeneration:
-        return Regeneration(**{name.removeprefix("answer_"): getattr(self, name) for name in _ANSWERS})
 
-
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     run_options = options.train_options()
     head_maker(run_options.head, run_options.head_options)  # raises for an unknown name before anything is read
     find_folder(options.model)
@@ -139,7 +137,6 @@ def run(options: Options) -> int:
     with show_progress() as progress:
         found = train(run_options, progress, options.resume, load)
     print(json.dumps(found) if options.json else "\n".join(_lines(found, options.output)))
-    return 0
 
 
 def _lines(found: dict[str, Any], output: Path) -> list[str]:

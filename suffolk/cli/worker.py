@@ -27,8 +27,13 @@ from suffolk.cli.worker_options import Options
 from suffolk.datastore.appendable import Appendable
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.retriever import Retriever
+from suffolk.serving.clients.fanout.appendable import connect_to_append
 from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.http_app import starting_page
 from suffolk.serving.net.server import ignore_sighup, run_until_signal
@@ -39,8 +44,6 @@ from suffolk.serving.worker.openai.errors import error_body
 from suffolk.serving.worker.openai.origins import allow_origins, check_origins
 
 if TYPE_CHECKING:
-    from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
-    from suffolk.serving.decoding.engine.loop.drafter import Drafter
     from suffolk.serving.decoding.engine.model.target import Target
     from suffolk.serving.worker.service import DecodeService
 
@@ -54,8 +57,8 @@ takes 1.9 s at Python's default of 5 ms, and 0.4 s at this value.
 """
 
 
-def run(options: Options) -> int:
-    """Serve until a signal stops it; returns 0."""
+def run(options: Options) -> None:
+    """Serve until a signal stops it."""
     ignore_sighup()
     options.start_logs("suffolk-worker")
     server = _checked(options)
@@ -73,7 +76,6 @@ def run(options: Options) -> int:
         drafters = _make_drafters(options, target, stores, calibration)
         with _opened_service(options, server, target, drafters, stores, memory) as service:
             _serve(options, server, service, starting)
-    return 0
 
 
 @contextmanager
@@ -85,8 +87,6 @@ def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
     if name is None:
         yield None
         return
-    from suffolk.serving.clients.fanout.appendable import connect_to_append
-
     with connect_to_append(name) if names_several(name) else open_appendable(name, model) as store:
         yield store
 
@@ -139,8 +139,6 @@ def _make_drafters(
     options: Options, target: Target, stores: list[Retriever], calibration: Calibration
 ) -> dict[str, Drafter]:
     """Make the drafters that requests may name. Raises ResourceExhausted if their caches do not fit into memory."""
-    from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
-
     limits, capacity = options.limits(), _capacity(options, target)
     models = load_drafters(target, options.drafter_config(), options.slots, capacity, stores, limits, calibration)
     require_room(target, options.slots, capacity, models)
@@ -160,7 +158,6 @@ def _opened_service(
     memory: Appendable | None,
 ) -> Iterator[DecodeService]:
     """Open the service with its engine. Texts that end while the engine closes are still recorded and remembered."""
-    from suffolk.serving.decoding.engine.costs.cost_store import find_costs
     from suffolk.serving.decoding.engine.loop.engine import Engine
     from suffolk.serving.decoding.replay.recorder import opened_recorder
     from suffolk.serving.worker.call import RemotePolicy

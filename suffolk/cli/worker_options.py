@@ -15,6 +15,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import REQUIRED, Within, option, rare
 from suffolk.serving.decoding.drafters.registry import NONE, find, names
 from suffolk.serving.net.url import WORKER_PORT, names_several
+from suffolk.serving.worker.openai.reasoning import find_marks
 from suffolk.serving.worker.openai.tool_format import AUTO, FORMATS
 
 EXAMPLES = """
@@ -148,8 +149,6 @@ class Options(
 
     def check(self) -> None:
         """Raise InvalidArgument if options contradict each other, or a drafter cannot run."""
-        from suffolk.serving.worker.openai.reasoning import find_marks
-
         find_marks(None, self.reasoning)
         drafters = self.loaded()
         if drafters == [NONE] and self.costs is not None:

@@ -44,24 +44,12 @@ def test_the_guide_names_every_measurement() -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], []])
-@pytest.mark.parametrize(
-    ("name", "starter"),
-    [
-        ("retrieval.draftretriever_package", "retrieval --against draftretriever"),
-        ("memory.limited_process", "memory"),
-        ("building.one_document_build", "build"),
-        ("building.segment_build", "build"),
-        ("worker.requests", "worker"),
-    ],
-)
-def test_a_helper_process_names_the_command_that_starts_it(
-    name: str, starter: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_helper_processes_name_the_command_that_starts_them(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [name, *words])
-    monkeypatch.delitem(sys.modules, f"suffolk.benchmarks.{name}", raising=False)
+    monkeypatch.setattr(sys, "argv", ["processes", *words])
+    monkeypatch.delitem(sys.modules, "suffolk.benchmarks.processes", raising=False)
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module(f"suffolk.benchmarks.{name}", run_name="__main__")
+        runpy.run_module("suffolk.benchmarks.processes", run_name="__main__")
     assert ended.value.code == 2
-    assert (
-        capsys.readouterr().err == f"error: this is a helper process of 'suffolk bench {starter}'; run that command\n"
-    )
+    assert capsys.readouterr().err == "error: this runs helper processes of 'suffolk bench'; run that command\n"

@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.benchmarks.page import write_page
 from suffolk.benchmarks.plot import Panel, svg
-from suffolk.benchmarks.report import Report
+from suffolk.benchmarks.report import make_report
 from suffolk.cli.main import main
 from suffolk.datastore.text_table import Table
 from tests.support.measurements import Page, require_page
@@ -28,7 +28,7 @@ def test_every_name_is_shown_and_escaped(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "new" / "page.html"
     results = {"stopped": {"done": 1, "of": 3, "unit": NASTY}}
-    run = Report("live", 0, {"store": NASTY}, results, (NASTY,)).to_dict()
+    run = make_report("live", 0, {"store": NASTY}, results, (NASTY,))
     panels = [Panel(NASTY, NASTY, [NASTY, "b"], {NASTY: [1.0, None], "y": [2.0, 3000.0]}, logarithmic=True)] * 2
     write_page(path, run, ["", NASTY, Table((NASTY, "value"), [[NASTY, 0.12345], ["none", None]])], panels)
     require_page(path, run)

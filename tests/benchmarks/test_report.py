@@ -14,7 +14,7 @@ import pytest
 
 from suffolk.benchmarks import report
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import make_report, write_report
 from suffolk.datastore.errors import ResourceExhausted, Unsupported
 from suffolk.datastore.text_table import format_table
 
@@ -32,7 +32,7 @@ def test_table_columns_line_up() -> None:
 
 def test_report_names_machine_versions_commit_and_seed(tmp_path: Path) -> None:
     path = tmp_path / "new" / "report.json"
-    write_report(Report("retrieval", 7, {"queries": 3}, {"speed": 1.5}, ("a note",), ("numpy",)), path)
+    write_report(make_report("retrieval", 7, {"queries": 3}, {"speed": 1.5}, ("a note",), ("numpy",)), path)
     found = json.loads(path.read_text())
     assert found["benchmark"] == "retrieval"
     assert found["seed"] == 7
@@ -67,7 +67,7 @@ def test_commit_is_git_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_report_into_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceExhausted, match="cannot be written"):
-        write_report(Report("x", 0, {}, {}), tmp_path / "file" / "report.json")
+        write_report(make_report("x", 0, {}, {}), tmp_path / "file" / "report.json")
 
 
 def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     report, plot = tmp_path / "report.json", tmp_path / "plot.png"
     panels = [Panel("speed", "s", ["a"], {"x": [1.0]})]
-    write_report(Report("first", 0, {}, {}), report)
+    write_report(make_report("first", 0, {}, {}), report)
     write_plot(plot, "first", panels)
     before = report.read_bytes(), plot.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         with pytest.raises(ResourceExhausted, match="report.json cannot be written"):
-            write_report(Report("second", 0, {}, {}), report)
+            write_report(make_report("second", 0, {}, {}), report)
         with pytest.raises(ResourceExhausted, match="plot.png cannot be written"):
             write_plot(plot, "second", panels)
     finally:
@@ -93,12 +93,12 @@ def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
 
 def test_a_report_replaces_no_link_and_no_pipe(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    write_report(Report("x", 0, {}, {}), tmp_path / "link")
+    write_report(make_report("x", 0, {}, {}), tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert json.loads((tmp_path / "file").read_text())["benchmark"] == "x"
     os.mkfifo(tmp_path / "pipe")
     with open(os.open(tmp_path / "pipe", os.O_RDWR), "rb") as pipe:
-        write_report(Report("x", 0, {}, {}), tmp_path / "pipe")
+        write_report(make_report("x", 0, {}, {}), tmp_path / "pipe")
         assert pipe.readline() == b"{\n"
     assert (tmp_path / "pipe").is_fifo()
 

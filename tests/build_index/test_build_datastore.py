@@ -16,7 +16,7 @@ import zstandard
 
 from suffolk.build_index.builder import build, plan_build
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.progress import SilentProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import read_manifest, writer_lock
@@ -156,7 +156,7 @@ def test_append_replace_and_refuse(tmp_path: Path) -> None:
     reader.close()
 
 
-class Unread(SilentProgress):
+class Unread(WorkProgress):
     """Ends a build that reads its inputs."""
 
     def advance(self, work: str, share: float, facts: str = "") -> None:

@@ -10,7 +10,7 @@ import pytest
 import transformers
 
 from suffolk.build_index.chat_template import ChatTemplate, find_chat_template
-from suffolk.build_index.generic_tools import generic_messages
+from suffolk.build_index.message_forms import generic_messages
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from tests.support.tiny_models import tiny_tokenizer
 

@@ -16,7 +16,7 @@ from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.progress import SilentProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
@@ -166,7 +166,7 @@ def test_an_interruption_leaves_the_datastore_as_it_was(tmp_path, call):
     before = files(store)
     calls = 0
 
-    class Interruption(SilentProgress):
+    class Interruption(WorkProgress):
         def advance(self, work: str, share: float, facts: str) -> None:
             nonlocal calls
             calls += 1
@@ -186,8 +186,8 @@ def test_a_stopped_process_leaves_the_old_generation_or_the_new_one(tmp_path, en
         expected = answers(opened)
     slow = (
         "import sys, time\nfrom suffolk.build_index.compact import compact\n"
-        "from suffolk.build_index.progress import SilentProgress\n"
-        "SilentProgress.advance = lambda *_: time.sleep(0.3)\n"
+        "from suffolk.build_index.progress import WorkProgress\n"
+        "WorkProgress.advance = lambda *_: time.sleep(0.3)\n"
         "compact(sys.argv[1], 1, 1)"
     )
     with default_interrupts():

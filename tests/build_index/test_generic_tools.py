@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suffolk.build_index.builder import build
-from suffolk.build_index.generic_tools import generic_messages
+from suffolk.build_index.message_forms import generic_messages
 from suffolk.build_index.options import BuildOptions
 from tests.build_index.test_chat_corpora import texts
 from tests.support.building import write_tokenizer

@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.benchmarks.parts import keep
 from suffolk.build_index import progress
-from suffolk.build_index.progress import SilentProgress, part_progress, rate, segment_progress, show_part, tracked
+from suffolk.build_index.progress import WorkProgress, part_progress, rate, segment_progress, show_part, tracked
 
 
 class Terminal(io.StringIO):
@@ -66,7 +66,7 @@ def test_parts_before_an_interrupt_are_kept_without_a_second_bar(capsys: pytest.
 
 
 def test_segments_count_by_their_tokens() -> None:
-    class Shares(SilentProgress):
+    class Shares(WorkProgress):
         found: list[float] = []
 
         def advance(self, work: str, share: float, facts: str) -> None:

@@ -60,7 +60,7 @@ def test_relaxations_save_nodes() -> None:
     plan = best_plan(NEED, PUBLISHED)
     found = relaxations(plan, PUBLISHED)
     assert found
-    assert all(each.nodes < plan.nodes for each in found)
+    assert all(nodes < plan.nodes for nodes in found.values())
 
 
 def test_live_stores_search_more_segments() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.capacity.profile import measure_service_costs
+from suffolk.benchmarks.capacity.profile import CONTEXTS, measure_service_costs, sample_contexts
 from suffolk.capacity.service_costs import FORMAT, PUBLISHED, read_costs, write_costs
 from suffolk.cli.main import main
 from tests.support.stores import make_store
@@ -117,3 +117,10 @@ def test_a_profile_is_of_a_model_or_of_a_datastore(capsys: pytest.CaptureFixture
     assert "profile needs --model MODEL or --datastore STORE" in capsys.readouterr().err
     assert main(["profile", "--model", "m", "--datastore", "s"]) == 2
     assert "are both given" in capsys.readouterr().err
+
+
+def test_a_profile_samples_as_many_contexts_as_it_says(tmp_path: Path) -> None:
+    """Regression: another constant of the same name left 200 of the 512 contexts."""
+    documents = [np.random.default_rng(seed).integers(0, 50, 400).tolist() for seed in range(20)]
+    with make_store(tmp_path / "store", [documents], vocab_size=50) as store:
+        assert len(sample_contexts(store)) == CONTEXTS == 512

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from suffolk.datastore import duty_cycle
 from suffolk.datastore.duty_cycle import DutyCycle
 
 
-def test_work_takes_its_share_of_the_time() -> None:
+def test_work_takes_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now, slept = [0.0], []
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    cycle = DutyCycle(0.1, lambda: now[0], sleep)
+    monkeypatch.setattr(duty_cycle, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    cycle = DutyCycle(0.1)
     for _ in range(10):
         with cycle.work():
             now[0] += 1.0

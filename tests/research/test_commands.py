@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from research.command import add_drafter_options, read_drafter_config, run_command
+from research.command import add_drafter_options, alternating, read_drafter_config, run_command
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 
 ROOT = Path(__file__).parents[2]
@@ -216,3 +216,8 @@ def test_lists_are_empty_where_nothing_is_given() -> None:
     assert read_drafter_config(parser.parse_args([])).parts() == {}
     given = read_drafter_config(parser.parse_args(["--head", "a", "--head", "b", "--draft-model", "c"]))
     assert given.options == {"head": [Path("a"), Path("b")], "draft_model": "c"}
+
+
+def test_groups_alternate() -> None:
+    names = ["a1", "a2", "a3", "b1", "c1", "c2"]
+    assert alternating(names, lambda name: name[0]) == ["a1", "b1", "c1", "a2", "c2", "a3"]

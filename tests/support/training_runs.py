@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.serving.decoding.drafters.training import run
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 from suffolk.serving.decoding.engine.model.target import Target
@@ -48,7 +48,7 @@ def options(model: str, corpus: str, output: Path, **more: Any) -> TrainOptions:
     return TrainOptions(head="linear", model=model, corpora=(corpus,), output=output, **(chosen | more))
 
 
-class Listening(SilentProgress):
+class Listening(WorkProgress):
     """Records the notes, and calls ``act`` after a training step."""
 
     def __init__(self, act: Any = None, step: int = 0) -> None:

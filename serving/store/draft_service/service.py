@@ -23,7 +23,7 @@ from suffolk.datastore.errors import (
 )
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.datastore.tree_paths import Paths, path_counts, paths_of
+from suffolk.datastore.tree_paths import Paths, path_counts, tree_paths
 from suffolk.serving.net.admission import MAX_RETRY_SECONDS, AdmissionController
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.messages.choices import DatastoreChoice, check_choices
@@ -125,8 +125,7 @@ class DraftService:
         datastore = self.chosen(choices, expired)
         counts: list[int] = []
         for context, tree in zip(contexts, trees, strict=True):
-            paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
-            counts += path_counts(datastore, list(map(int, context)), paths, expired)
+            counts += path_counts(datastore, list(map(int, context)), tree_paths(tree), expired)
         return counts
 
     def occurrences(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.report import megabytes
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_errors
 from suffolk.datastore.errors import Corruption, NotFound, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, tokenizer_name
@@ -140,7 +140,7 @@ class _Files:
         bytes."""
         data = self.remote.end_read(self.name(part), part.end - part.start, reading)
         path = _part_path(self.folder, part.entry)
-        try:
+        with disk_errors(path):
             path.touch()
             with open(path, "r+b") as file:
                 file.seek(part.start)
@@ -148,8 +148,6 @@ class _Files:
                 file.flush()
                 if part.end == part.entry.bytes:
                     os.fsync(file.fileno())
-        except OSError as error:
-            raise disk_error(path, error) from error
         failpoint("pull.part")
         if part.end == part.entry.bytes:
             self._verify(part)

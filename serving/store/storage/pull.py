@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.report import megabytes
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted
@@ -81,7 +81,7 @@ def pull(
         Unavailable: the store cannot be reached, or another process writes to the folder.
         PermissionDenied: the store or the disk refuses.
     """
-    remote, path, show, began = RemoteFolder(url), Path(store), progress or SilentProgress(), time.monotonic()
+    remote, path, show, began = RemoteFolder(url), Path(store), progress or WorkProgress(), time.monotonic()
     while True:
         number = newest_number(remote) if generation is None else generation
         try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, NotFound, PermissionDenied
@@ -79,7 +79,7 @@ def push(store: str | Path, url: str, keep: int = KEEP, progress: WorkProgress |
         PermissionDenied, ResourceExhausted: the store refuses.
     """
     check_range("keep", keep, 1)
-    path, remote, show = Path(store), RemoteFolder(url), progress or SilentProgress()
+    path, remote, show = Path(store), RemoteFolder(url), progress or WorkProgress()
     while True:
         generation = read_manifest(path).generation
         try:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from suffolk.build_index.generic_tools import generic_messages, lacks_tools
-from suffolk.build_index.message_forms import simpler_forms
+from suffolk.build_index.message_forms import generic_messages, lacks_tools, simpler_forms
 from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import NotFound

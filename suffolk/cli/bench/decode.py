@@ -5,10 +5,10 @@ finished, and says so."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.prompts import STYLES, load_prompts
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
@@ -18,9 +18,6 @@ from suffolk.cli.options.setting import Assignable, passed_on
 from suffolk.cli.options.values import comma_list
 from suffolk.cli.output_file import RECORD, require_record
 from suffolk.datastore.settings import REQUIRED, Count, option
-
-if TYPE_CHECKING:
-    from suffolk.benchmarks.decode.options import DecodingOptions
 
 EXAMPLES = """
 suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
@@ -85,8 +82,6 @@ class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, Pl
 
     def decoding(self) -> DecodingOptions:
         """The settings of the measurement. Raises InvalidArgument if they contradict each other."""
-        from suffolk.benchmarks.decode.options import DecodingOptions
-
         models = self.drafter_config()
         found = [*(["datastore"] if self.datastore else []), *models.parts()]
         possible = ",".join(["prompt-lookup", *found, *([HYBRID] if found else [])])
@@ -121,8 +116,6 @@ def run(options: Options) -> int:
     outcome = options.outcome("decode")
     require_record(options.record)
     options.require_prompts()
-
-    from dataclasses import replace
 
     from suffolk.benchmarks.decode import report
     from suffolk.benchmarks.decode.measure import measure_decoding

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from suffolk.benchmarks.page import write_page
 from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
-from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.benchmarks.report import make_report, plain, write_report
 from suffolk.cli.options.setting import Options
 from suffolk.cli.output_file import plot_beside, require_page
 from suffolk.datastore.settings import option
@@ -116,7 +116,7 @@ class Measured:
 
         Args:
             settings: dataclass of options. more_settings: further options, or other values of these options.
-            results: as in ``Report``.
+            results: as in ``make_report``.
             report: module of the measurement's tables and plots.
             notes: replace the module's notes.
         """
@@ -124,7 +124,8 @@ class Measured:
         stopped, parts, panels = results.get("stopped"), report.tables(results), report.plots(results)
         print("\n".join([*stop_lines(stopped), *map(str, parts), *(f"note: {note}" for note in notes)]))
         every = plain(settings) | more_settings
-        written = write_report(Report(self.name, self.seed, every, results, notes, report.PACKAGES), self.json)
+        written = make_report(self.name, self.seed, every, results, notes, report.PACKAGES)
+        write_report(written, self.json)
         write_plot(self.plot, ", ".join([f"suffolk bench {self.name}", *stop_lines(stopped)]), panels)
         files = f"{self.json} and {self.plot}"
         if self.page is not None:

@@ -43,8 +43,8 @@ class Options(setting.Options):
     config: Path | None = option(None, "the file that the command would read", metavar="FILE.toml")
 
 
-def run(options: Options) -> int:
-    """Print the settings of all commands, or of the command that follows --config. Returns the exit code."""
+def run(options: Options) -> None:
+    """Print the settings of all commands, or of the command that follows --config."""
     if options.command not in (None, *COMMANDS):
         raise _unknown(options.command)
     for place, command in enumerate(COMMANDS if options.command is None else (options.command,)):
@@ -52,7 +52,6 @@ def run(options: Options) -> int:
         given = {} if options.config is None else read_config(options.config, command)
         lines = toml_lines(command, settings, given)
         print("\n".join([*([""] if place else []), *lines]))
-    return 0
 
 
 def run_words(words: Sequence[str]) -> int | None:

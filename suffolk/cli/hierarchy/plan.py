@@ -98,7 +98,7 @@ class Options(MeasuringOptions, DeviceOptions, HierarchyOptions):
     json: bool = option(False, "print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     if (options.rates is None) is not options.measure:
         raise InvalidArgument("--rates is missing; give --rates FILE, or --measure with --model and --prompts")
     if options.rates is not None:
@@ -108,14 +108,14 @@ def run(options: Options) -> int:
                     f"{given.label} has no effect without --measure; leave it out, or give --measure in place of --rates"
                 )
         print(report(read_rates(options.rates), options.depth, options.json))
-        return 0
+        return
     if options.model is None or not options.prompts:
         raise InvalidArgument(
             f"--measure needs {'--model MODEL' if options.model is None else '--prompts FILE'}; add it"
         )
     whole_within("--depth", options.depth, 1, MOST_TOKENS)
     require_folder("--save-rates", options.save_rates)
-    return _measure(options, options.model)
+    _measure(options, options.model)
 
 
 def report(levels: Levels, depth: int, as_json: bool) -> str:
@@ -126,7 +126,7 @@ def report(levels: Levels, depth: int, as_json: bool) -> str:
     return "\n".join(plan_lines(plans))
 
 
-def _measure(options: Options, model: str) -> int:
+def _measure(options: Options, model: str) -> None:
     hierarchy = passed_on(options, HierarchyOptions)
     given = read_stacks(hierarchy)
     check_measuring(hierarchy, given)
@@ -144,7 +144,6 @@ def _measure(options: Options, model: str) -> int:
     print(json.dumps(result.to_dict()) if options.json else "\n".join(result_lines(result, hierarchy)))
     if result.is_stopped:
         raise KeyboardInterrupt("while the plans ran; what was planned is printed")
-    return 0
 
 
 _COLUMNS = f"  {'predicted ms':>12} {'speed-up':>9} {'measured ms':>12} {'speed-up':>9} {'off by':>7} {'tokens a pass':>15}  stack"

@@ -17,7 +17,7 @@ import s3fs
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.pool import on_ray
-from suffolk.build_index.progress import SilentProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, Unavailable, Unsupported
@@ -71,7 +71,7 @@ def options(folder: Path, files: int) -> BuildOptions:
     )
 
 
-class Notes(SilentProgress):
+class Notes(WorkProgress):
     """Keeps the notes of a build, and calls ``react`` with each."""
 
     def __init__(self, react: Callable[[str], None] = lambda note: None) -> None:
@@ -230,7 +230,7 @@ def test_segments_go_straight_to_a_url(tmp_path: Path, cluster: Any, s3: S3Serve
     build(replace(other, output=here))
     with pytest.raises(Unavailable, match="published generation 2 since this build began; run the command again"):
         build_at(url, more, tmp_path / "new" / "work", 3, Notes(lambda note: push(here, url) and None), cluster.address)
-    report, pushed = build_at(url, more, tmp_path / "new" / "work", 3, SilentProgress(), cluster.address)
+    report, pushed = build_at(url, more, tmp_path / "new" / "work", 3, WorkProgress(), cluster.address)
     assert (report.resumed_segments, report.segments, pushed.generation, pushed.segments) == (1, 1, 3, 14)
     build(replace(more, output=here))
     pull(url, copy)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from suffolk.build_index.inputs import Inputs
-from suffolk.build_index.progress import SilentProgress, WorkProgress, rate
+from suffolk.build_index.progress import WorkProgress, rate
 from suffolk.build_index.report import megabytes
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.training.card import describe, write_card
@@ -58,7 +58,7 @@ def train(
         SuffolkError: a file, setting or folder cannot be used.
         KeyboardInterrupt: Ctrl-C was pressed. The work so far is saved.
     """
-    show = progress or SilentProgress()
+    show = progress or WorkProgress()
     maker = head_maker(options.head, options.head_options)
     inputs = find_corpus(options)
     _require_window(options)

@@ -16,7 +16,7 @@ import zstandard
 from suffolk.build_index.builder import build
 from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.progress import SilentProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.datastore.manifest import read_manifest
 from suffolk.datastore.remote_files import find_files
@@ -28,7 +28,7 @@ from tests.support.copies import require_equal, require_whole
 from tests.support.forked import suffolk
 from tests.support.s3_server import S3Server
 
-SILENT = SilentProgress()
+SILENT = WorkProgress()
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_temporary_folder_stays_only_if_its_datastore_is_needed(
     assert push(kept / "store", f"file://{tmp_path}/later").generation == 1
 
 
-class Interrupted(SilentProgress):
+class Interrupted(WorkProgress):
     """Ends a build when it begins to sort its second segment."""
 
     def note(self, text: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 import suffolk
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.progress import SilentProgress
+from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.errors import (
     Corruption,
     InvalidArgument,
@@ -71,7 +71,7 @@ def test_names_that_stores_read_differently_are_refused_by_every_command(
             lambda odd=odd: pull(odd, tmp_path / "copy"),
             lambda odd=odd: list_generations(odd),
             lambda options=options: build(options),
-            lambda odd=odd, options=options: build_at(odd, options, None, 3, SilentProgress()),
+            lambda odd=odd, options=options: build_at(odd, options, None, 3, WorkProgress()),
         ):
             with pytest.raises(InvalidArgument, match=re.escape(message)):
                 call()
