@@ -10,7 +10,7 @@ from suffolk.datastore.checks import ABOVE_0, check_range
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
-from suffolk.datastore.settings import REQUIRED, Count, Share, Within, argument, check_fields, option
+from suffolk.datastore.settings import REQUIRED, Checked, Count, Share, Within, argument, check_fields, option
 
 LONGEST_SEQUENCE = 64
 LEAST_SORTED = 10_000
@@ -18,14 +18,11 @@ LEAST_SORTED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredStore:
+class MeasuredStore(Checked):
     """The datastore of a measurement, and the seed of every random choice."""
 
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS, build_bytes, build_w
 from suffolk.capacity.queueing import MOST_UTILISATION
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.limits import MAX_BATCH
-from suffolk.datastore.settings import REQUIRED, Share, Within, check_fields, option, rare
+from suffolk.datastore.settings import REQUIRED, Checked, Share, Within, check_fields, option, rare
 
 MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
 """Shares of a node's memory, disk, network and disk reads that a plan uses.
@@ -100,13 +100,10 @@ class NodeUse:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Need(NeededLoad, NeededText, NodeUse):
+class Need(NeededLoad, NeededText, NodeUse, Checked):
     """The text and the load. Checked when made."""
 
     node: Node = field(default_factory=Node)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def drafts_per_second(self) -> float:

@@ -10,7 +10,7 @@ from typing import Annotated
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.files import write_json
-from suffolk.datastore.settings import Within, check_fields, from_json, read_object
+from suffolk.datastore.settings import Checked, Within, from_json, read_object
 
 FORMAT = 1
 ADVICE = "'suffolk profile --datastore STORE' makes such a file"
@@ -21,7 +21,7 @@ Amount = Annotated[float, Within(ABOVE_0)]
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceCosts:
+class ServiceCosts(Checked):
     """Costs of calls of ``DraftService.Draft``. Seconds are processor seconds of one core unless stated. Checked when made.
 
     Attributes:
@@ -66,9 +66,6 @@ class ServiceCosts:
     token_bytes: Amount
     table_bytes: Cost
     process_bytes: Cost
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def search_s(self, segment_tokens: float) -> float:
         """Seconds of a context in a segment of this size. The result is at least a quarter of ``segment_s``."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.datastore.settings import Within, check_fields, option
+from suffolk.datastore.settings import Checked, Within, option
 
 HOST_DRAFTERS = ("plain", "prompt-lookup", "datastore", "hybrid")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostOptions:
+class HostOptions(Checked):
     """``seed``: of the choice of texts."""
 
     requests: tuple[Annotated[int, Within(1, 1024)], ...] = option((1, 8, 64), "requests at once", several=True)
@@ -29,6 +29,3 @@ class HostOptions:
     )
     rounds: Annotated[int, Within(1, 1000)] = option(3, "batches of requests")
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
