@@ -24,7 +24,7 @@ class UserFunctions:
         self._settings = settings
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """``logits`` float[rows, vocab], changed in place, one call of each function per depth.
+        """``logits`` float[rows, vocab], changed in place. Each function is called once per depth.
 
         If a function fails for drafted tokens, their row becomes all -inf, because plain decoding might never reach that text.
 
@@ -51,7 +51,7 @@ class UserFunctions:
             return torch.cat(parts)  # a failure at one drafted text leaves the other rows unchanged
 
     def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, sizes too
+        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, even the sizes
         try:
             for number, processor in enumerate(self._settings.processors):
                 name = f"processors[{number}] ({_name(processor)})"
