@@ -87,7 +87,7 @@ class Bounds:
                 self._used = {key: None for key in self._used if index.group_stats(key)["documents"]}
 
     def count_evicted(self, documents: int, tokens: int) -> None:
-        """Add to the counts of evictions. Differences below 0, because of appends at the same time, add nothing."""
+        """Add to the counts of evictions. A difference below 0, which appends at the same time cause, adds nothing."""
         self.evicted_documents += max(0, documents)
         self.evicted_tokens += max(0, tokens)
 

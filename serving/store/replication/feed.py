@@ -17,7 +17,7 @@ from suffolk.serving.store.replication.documents import DocumentChecksums
 SILENT_SECONDS = 1.5
 """A copy that makes no progress for this long is no longer in sync. A leader that is silent for this long is replaced."""
 BROKEN_SECONDS = 0.5
-"""Is used instead of SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
+"""The limit in place of SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000

@@ -169,7 +169,7 @@ class ToolCallParser:
         return True
 
     def _take_cut(self, body: int, events: list[str | ToolCall | MoreArguments]) -> bool:
-        """Move the calls of a text that is cut off after a mark to ``events``. Returns False if these are none."""
+        """Read the text as calls that are cut off after a mark, and move them to ``events``. Returns False if it has no calls."""
         reader = CallReader()
         cut = [*reader.push(self._text[body:]), *reader.finish()]
         names = [event.name for event in cut if isinstance(event, ToolCall)]
