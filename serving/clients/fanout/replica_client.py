@@ -135,7 +135,7 @@ class ReplicaClient:
         self.mismatched |= mismatched
 
     def _end(self, done: Future[Any], seconds: float) -> None:
-        """Learn from a call that ended. The client has already told the breaker."""
+        """Learn from a call that ended. The client has already reported its outcome to the breaker."""
         with self._lock:
             self._in_flight -= 1
         if done.cancelled():
