@@ -151,7 +151,7 @@ class Member:
         return self._clock() - self._received > COPY_SECONDS
 
     def require_fresh(self) -> None:
-        """Refuse a query. Raises Unavailable: this copy may lack acknowledged deletions."""
+        """Check that queries may be answered. Raises Unavailable: this copy may lack acknowledged deletions."""
         if self.max_lag is not None and (age := self._clock() - self._sure_at) > self.max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(

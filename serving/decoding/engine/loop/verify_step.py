@@ -73,7 +73,7 @@ def verify(
     rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
     outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
     found = dict(zip(ready, outcomes, strict=True))
-    for request, scores in zip(requests, scored, strict=True):  # at the end, because a step that lacks memory is repeated
+    for request, scores in zip(requests, scored, strict=True):  # last: a step that lacks memory is repeated
         request.prompt_log_probabilities += scores
     return [found.get(at) for at in range(len(requests))]
 
