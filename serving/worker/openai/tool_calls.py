@@ -169,7 +169,8 @@ class ToolCallParser:
         return True
 
     def _take_cut(self, body: int, events: list[str | ToolCall | MoreArguments]) -> bool:
-        """Read the text as calls that are cut off after a mark, and move them to ``events``. Returns False if it has no calls."""
+        """Read the text as calls that are cut off after a mark, and move them to ``events``. Returns False if it is something
+        else."""
         reader = CallReader()
         cut = [*reader.push(self._text[body:]), *reader.finish()]
         names = [event.name for event in cut if isinstance(event, ToolCall)]

@@ -208,7 +208,7 @@ class Penalties:
         self._length = len(contexts.tokens)
 
     def _on_paths(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Two int64[rows, deepest]: tokens of each row's text, and how often the row's text generated each of these tokens.
+        """Two int64[rows, deepest]: each row's drafted tokens, and how often the row's text has generated each of these tokens.
 
         Rows are padded with the last committed token, which is penalised anyway.
         """
