@@ -44,8 +44,8 @@ class Slots:
     """Gives slots to requests. If a prompt begins like another text of its tenant, it takes over the cache rows of this text.
 
     The text belongs to a running request, or to a request that has left and whose slot is free. So free slots serve as a cache.
-    The slot that has been free for the longest time is taken first. Requests that need the logits or hidden states of their whole
-    prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
+    The free slot whose rows were used least recently is taken first. Requests that need the logits or hidden states of their
+    whole prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
     """
 
     def __init__(self, cache: KVCache, reuses: bool, takes_lowest: bool = False) -> None:
