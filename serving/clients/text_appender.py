@@ -84,7 +84,7 @@ class TextAppender:
             self._append(texts)
 
     def _take(self) -> list[Text]:
-        """The texts of the next append; none after ``close``."""
+        """The texts of the next append; none once ``close`` was called and no text is left."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             texts: list[Text] = []

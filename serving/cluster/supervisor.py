@@ -41,7 +41,7 @@ class ManagedServer:
         pending: reference to the result of the awaited call of the actor: start, wait or stop.
         placed: where it runs, or ran last.
         error: why it ended last.
-        pause: seconds before the next start; 0 unless the last one failed.
+        pause: seconds before the next start; 0 unless the last start failed.
         restarts: times that it has ended by itself.
         since: time of the last change of ``state``.
         lost: time of the server's last end; None while it runs.

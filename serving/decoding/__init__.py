@@ -1,4 +1,4 @@
-"""Decodes texts of a model, with drafts that it verifies.
+"""Generates the text of a model. Drafters propose tokens, and the model verifies them.
 
 ``engine`` has the loop, the policy that decides what is drafted, sampling and the model's passes. ``drafters`` has the sources of
 drafts: retrieval, neural heads, and drafters that merge others. ``replay`` measures drafters on recorded texts, without a model.

@@ -114,7 +114,7 @@ class ChainPlanner:
         """Return the requests among ``numbers`` to search remote datastores for, in a step of ``requests`` requests.
 
         An accepted token frees the request's place earlier. It saves the request's share of a pass if another request
-        takes that place. If none waits, it saves one row. The mean of both counts.
+        takes that place. If none waits, it saves one row. The mean of both savings is used.
         """
         seconds = self._costs.time(requests, requests, context)
         row = seconds if requests == 1 else self._costs.slope

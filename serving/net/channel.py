@@ -19,7 +19,7 @@ MAX_BACKOFF_SECONDS = 0.5
 """Longest delay between connection attempts. gRPC adds up to 20 % jitter."""
 _HOUR = 3600.0
 MAX_METADATA_BYTES = 8 << 10
-"""Headers of one call."""
+"""Bytes of the headers of one call."""
 PING_SECONDS = 20.0
 """Seconds between keepalive pings of a client. A server closes a connection whose client pings much more often."""
 

@@ -84,7 +84,7 @@ def _subjects(context: grpc.ServicerContext) -> list[str]:
 
 
 class MalformedRequestInterceptor(grpc.ServerInterceptor):
-    """Answers requests that are not valid protobuf messages with INVALID_ARGUMENT. Without it, gRPC would report an error of the
+    """Answers with INVALID_ARGUMENT if a request is not a valid protobuf message. Without it, gRPC would report an error of the
     server.
 
     A method that takes a stream gets the DecodeError instead of the message.

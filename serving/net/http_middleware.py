@@ -66,7 +66,7 @@ class RequestIds:
 
 
 class HostMiddleware:
-    """Answers requests that the rules refuse with 403."""
+    """Answers with 403 if the rules refuse a request."""
 
     def __init__(
         self,

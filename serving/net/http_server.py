@@ -187,7 +187,8 @@ class LimitedProtocol(H11Protocol):
             self._watch_read()
 
     def is_idle(self) -> bool:
-        """Whether the connection waits: none of its requests is being answered, or its next request is incomplete."""
+        """Whether the connection waits: none of its requests is being answered. The head of its next request may have come in
+        part."""
         return self.cycle is None or self.cycle.response_complete
 
     def _close_waiting(self) -> bool:
@@ -236,7 +237,7 @@ class LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch_read(self) -> None:
-        """Wait for the rest of a request, if there is one."""
+        """Wait up to ``read_seconds`` for the first request, or for the rest of a request, if there is one."""
         _cancel(self._reading)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)

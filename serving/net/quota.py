@@ -18,7 +18,7 @@ from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.identity import caller
 
 LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
-"""Shortest and longest time after which a caller without quota is asked to try again."""
+"""Shortest and longest time after which a caller whose quota is used up is asked to try again."""
 
 
 Amount = Annotated[float, Within(0)]

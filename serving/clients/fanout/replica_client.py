@@ -30,7 +30,8 @@ class ReplicaCounts:
 
     Attributes:
         calls: drafts and lookups sent, hedges included.
-        errors: calls that failed, and calls that were late: a hedge, sent later to another server, was answered first.
+        errors: calls that failed or were late. A late call had no answer at its deadline, or before a later call of another
+            server.
         hedges: second calls (hedges) that were sent to this server.
     """
 
@@ -135,7 +136,7 @@ class ReplicaClient:
         self.mismatched |= mismatched
 
     def _end(self, done: Future[Any], seconds: float) -> None:
-        """Learn from a call that ended. The client has already told the breaker."""
+        """Learn from a call that ended. The client has already reported its outcome to the breaker."""
         with self._lock:
             self._in_flight -= 1
         if done.cancelled():

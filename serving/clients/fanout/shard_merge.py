@@ -44,7 +44,7 @@ class ShardMerge:
     def add(self, shard: int, tree: DraftTree, max_nodes: int, least: int) -> bool:
         """Add a shard's nodes of at least ``least`` occurrences. The shard sent up to ``max_nodes`` of these.
 
-        Returns whether these are all.
+        Returns whether the shard sent all of them.
         """
         assert tree.counts is not None
         counts = tree.counts.tolist()

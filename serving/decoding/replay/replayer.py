@@ -108,7 +108,7 @@ class Replayer:
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording, prediction: npt.NDArray[np.int32] | None = None) -> Replayed:
-        """Replay one text from its second token to its end. Releases the drafter and re-raises if the drafter fails.
+        """Replay one text from its second token to its end. Raises the errors of the drafter, which forgets the text in any case.
 
         ``prediction``: int32[k], the tokens of the request's predicted text.
         """

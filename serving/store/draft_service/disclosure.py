@@ -169,8 +169,8 @@ def _tail(context: Tokens, length: int) -> Tokens:
 
 
 def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Frequent, longest: int) -> list[Occurrence]:
-    """``places``, whose windows (the pattern and the tokens around it) are cut until they are frequent. First as many tokens
-    after the pattern as possible are kept, then before it.
+    """``places``, whose windows (the pattern and the tokens around it) are cut until they are frequent. First, as many tokens as
+    possible after the pattern are kept, and then as many as possible before it.
 
     Args:
         pattern: tokens of the pattern, which is frequent.

@@ -31,7 +31,7 @@ TokenIds = Annotated[list[Token], FailFast()]
 
 
 class ChoiceBody(NullsBody):
-    """A datastore to search, its weight, and its group for all contexts, or a list with a group or null for each."""
+    """A datastore to search, its weight, and its group: one for all contexts, or a list with a group or null for each context."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     name: str

@@ -48,7 +48,7 @@ class Bounds:
                         self._used[key] = None
 
     def excess(self, published_tokens: int) -> int:
-        """Tokens to evict, in files and in memory, so that the store has at most ``max_tokens``; 0 if it has no more.
+        """Tokens to evict, in files and in memory, if the store has more than ``max_tokens``; 0 if it is within this bound.
 
         Args:
             published_tokens: tokens in published live segments.
@@ -58,7 +58,7 @@ class Bounds:
         return tokens - bound + bound // SLACK if bound and tokens > bound else 0
 
     def memory_excess(self) -> int:
-        """Tokens to evict in memory, so that it has at most ``max_bytes``; 0 if it has no more."""
+        """Tokens to evict in memory, if it has more than ``max_bytes``; 0 if it is within this bound."""
         bound, stats = self._settings.max_bytes, self._writer.index.stats()
         if not bound or stats["bytes"] <= bound:
             return 0
@@ -87,7 +87,7 @@ class Bounds:
                 self._used = {key: None for key in self._used if index.group_stats(key)["documents"]}
 
     def count_evicted(self, documents: int, tokens: int) -> None:
-        """Add to the counts of evictions. Differences below 0, because of appends at the same time, add nothing."""
+        """Add to the counts of evictions. A difference below 0, which appends at the same time cause, adds nothing."""
         self.evicted_documents += max(0, documents)
         self.evicted_tokens += max(0, tokens)
 

@@ -258,7 +258,7 @@ class ChangeFeed(Protocol):
         ...
 
     def require_lead(self) -> None:
-        """Refuse a change. Raises Unavailable: changes begin at another store."""
+        """Check that the store may make changes of its own. Raises Unavailable: changes begin at another store."""
         ...
 
     def load(self, documents: Change) -> None:

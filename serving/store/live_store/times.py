@@ -34,7 +34,7 @@ class StoreClock:
         return int(self._offset + self._steady())
 
     def set(self, now: float) -> None:
-        """Count on from ``now``, the time of the store that this store copies."""
+        """Count on from ``now``, for example the time of the store that this store copies."""
         self._offset = now - self._steady()
 
 

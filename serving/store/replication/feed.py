@@ -17,7 +17,7 @@ from suffolk.serving.store.replication.documents import DocumentChecksums
 SILENT_SECONDS = 1.5
 """A copy that makes no progress for this long is no longer in sync. A leader that is silent for this long is replaced."""
 BROKEN_SECONDS = 0.5
-"""Is used instead of SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
+"""The limit in place of SILENT_SECONDS after a connection has ended, until the other side connects or answers again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000
@@ -77,7 +77,7 @@ class Feed(ChangeFeed):
         self._changed = threading.Condition(threading.RLock())
         self._subscriptions: dict[str, Subscription] = {}  # by replica
         self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
-        self._progress: dict[str, float] = {}  # by required copy: when it last had all changes or made progress
+        self._progress: dict[str, float] = {}  # by copy: when it last had all changes or made progress
         self._acknowledged = 0
         self.reign = 0
 
@@ -106,7 +106,7 @@ class Feed(ChangeFeed):
             raise Unavailable(f"{self._refusal}; nothing is changed", change="none")
 
     def require_copies(self) -> int:
-        """Refuse a change before it is made. Returns a number for ``await_copies``.
+        """Check before a change that enough copies are in sync. Returns a number for ``await_copies``.
 
         Raises:
             Unavailable: too few copies are in sync, or the store does not lead.
@@ -209,7 +209,7 @@ class Feed(ChangeFeed):
             return sum(bool(each.confirmed) for each in self._subscriptions.values())
 
     def behind(self) -> int:
-        """The number of changes that the slowest follower in sync has not confirmed."""
+        """The number of changes that the slowest of ``followers`` has not confirmed."""
         with self._changed:
             known = [each for each in self._subscriptions.values() if each.confirmed]
             return max((each.position - each.confirmed for each in known), default=0)

@@ -22,7 +22,7 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give one number."""
+"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same number."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
@@ -151,7 +151,7 @@ class Member:
         return self._clock() - self._received > COPY_SECONDS
 
     def require_fresh(self) -> None:
-        """Refuse a query. Raises Unavailable: this copy may lack acknowledged deletions."""
+        """Check that queries may be answered. Raises Unavailable: this copy may lack acknowledged deletions."""
         if self.max_lag is not None and (age := self._clock() - self._sure_at) > self.max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(
@@ -211,7 +211,7 @@ class Member:
         """Make the changes of the leader of ``epoch``. Return the next number once they are as durable as the settings require.
 
         Args:
-            ahead: the leader's position and digest, if the store has all changes after these; else None.
+            ahead: the leader's position and digest, if the copy has all changes once ``records`` are repeated; else None.
             now: the leader's time; 0: unknown.
 
         Raises:

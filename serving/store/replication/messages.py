@@ -33,7 +33,7 @@ class ReplicaStatus:
         compared: whether it has led, or was compared with a leader, since it started.
         position, digest: the number of its next change, and the sum of the checksums of its documents.
         write_quorum: copies that a change needs before it is acknowledged.
-        followers: for a leader, the number of followers that have all changes.
+        followers: for a leader, the number of followers that have all or nearly all changes.
     """
 
     id: str

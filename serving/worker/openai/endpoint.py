@@ -43,7 +43,8 @@ PING_SECONDS = 10.0
 """Seconds between two checks of a stream. If it sent nothing since the last check, it sends a comment, because proxies close
 connections that are silent for 30 to 120 seconds. A request can be silent as long in the queue, or while its prompt is read."""
 _LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
-"""Characters at which some clients split lines, though the format of streams does not, and JSON does not escape them."""
+"""Characters at which some clients split lines, although the format of streams does not. JSON leaves these characters
+unescaped."""
 PING = b": waiting\n\n"
 
 

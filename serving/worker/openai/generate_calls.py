@@ -229,7 +229,7 @@ def _generate_calls(
 
 
 def _prompt_limit(service: DecodeService, body: GenerationBody) -> int | None:
-    """The most tokens of a prompt before it is truncated, as in ``encode_text``."""
+    """The ``limit`` of ``encode_text`` for a prompt; None if a long prompt is truncated."""
     return max_length(service, body.suffolk or DraftFields()) if body.truncate_prompt_tokens is None else None
 
 

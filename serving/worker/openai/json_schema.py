@@ -174,7 +174,8 @@ def _constants(schema: Any) -> set[str]:
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
-    """A copy in which objects are closed. In a union with a discriminator, as pydantic makes unions, at most one branch fits.
+    """A copy in which objects are closed. In a union with a discriminator, as pydantic makes unions, at most one branch fits, so
+    ``oneOf`` becomes ``anyOf``.
 
     ``merged``: paths of the schemas that are merged with others, and stay open.
     """

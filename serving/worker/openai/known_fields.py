@@ -123,7 +123,7 @@ def _letters(name: str) -> str:
 
 
 def _use(name: str, fields: Mapping[str, Any], instead: Mapping[str, str]) -> str:
-    """What to use for the field ``name``, which is lacked; empty if there is nothing."""
+    """What to use in place of the field ``name``, which the object lacks; empty if there is nothing."""
     use = instead.get(name) or _other_use(name)
     while use in instead or (_other_use(use) and use not in fields):
         use = instead.get(use) or _other_use(use)

@@ -96,8 +96,8 @@ class Thought:
 def thought_of(
     marks: ReasoningMarks | None, body: ChatBody, texts: TokenTexts, prompt: Sequence[int]
 ) -> Thought | None:
-    """The thought with which the answer to ``prompt`` may begin. None without marks, if the prompt ends with the second mark, and
-    if the answer continues a message that is not empty and not inside a thought."""
+    """The thought with which the answer to ``prompt`` may begin. None if there are no marks, or the prompt ends with the second
+    mark. Also None if the answer continues a message that is neither empty nor inside a thought."""
     if marks is None:
         return None
     text = texts.join(prompt[-_TAIL:], skip_special_tokens=False)

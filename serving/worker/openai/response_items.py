@@ -114,7 +114,8 @@ def _message(path: str, item: Item) -> dict[str, Any]:
 
 
 def _add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
-    """Templates take one message of the system, at the start, so a second one there joins it. An answer joins its reasoning."""
+    """Append ``message``. Templates take one system message at the start, so a second one there joins the first. An answer joins
+    its reasoning."""
     if message["role"] == "system" and [each["role"] for each in messages] == ["system"]:
         messages[0]["content"] += "\n\n" + message["content"]
     elif message["role"] == "assistant" and messages and messages[-1].keys() == {"role", "reasoning_content"}:

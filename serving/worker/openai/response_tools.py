@@ -38,7 +38,7 @@ class ResponseTool:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this worker cannot call it."""
+        """Whether the tool has one of the types in ``_ELSEWHERE``, so that the model cannot call it."""
         return _DATE.sub("", str(self.tool.get("type"))) in _ELSEWHERE
 
     def chat_tool(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
 MAX_CHOICES = 1024
-"""Most texts of a choice."""
+"""Most texts of ``choice`` and ``guided_choice``."""
 MAX_LOGPROBS = 20
 """Most alternative tokens per position in log-probabilities."""
 

@@ -169,9 +169,9 @@ class ToolCallParser:
         return True
 
     def _take_cut(self, body: int, events: list[str | ToolCall | MoreArguments], is_marked: bool) -> bool:
-        """Move the calls of a text that is cut off to ``events``. Returns False if these are none.
+        """Read the text as calls that are cut off, and move them to ``events``. Returns False if it is something else.
 
-        Without a mark, a call counts only if its arguments have begun: other JSON begins with a name too.
+        Without a mark, a call counts only if its arguments have begun, because other JSON begins with a name too.
         """
         reader = CallReader()
         cut = reader.push(self._text[body:])

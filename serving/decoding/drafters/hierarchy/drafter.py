@@ -43,7 +43,7 @@ class LevelBatcher:
     def draft(self, states: Sequence[StackState], most_seconds: float) -> None:
         """Set the ``segment`` of each of ``states``.
 
-        Passes end when the next one would exceed ``most_seconds`` in sum. The tokens drafted so far are kept.
+        A pass that would bring the sum of all passes above ``most_seconds`` is not made. The tokens drafted so far are kept.
         """
         waiting: list[Waiting] = []
         for state in states:
@@ -77,7 +77,7 @@ class LevelBatcher:
         return seconds
 
     def _advance(self, waiting: list[Waiting], state: StackState, recursion: LevelQueries, reply: LevelReply) -> None:
-        """Resume a recursion with ``reply``, None at its start, until its next query or its end."""
+        """Resume a recursion until its next query or its end. ``reply``: the answer to its last query; None at its start."""
         try:
             waiting.append((state, recursion, recursion.send(reply)))
         except StopIteration as end:

@@ -1,7 +1,7 @@
 """Computes the expected number of rounds that a level needs, the gamma of hierarchical speculative decoding.
 
-A round gains X tokens: the accepted tokens of its draft, and one more. With independent rounds, renewal theory gives the expected
-number of rounds until ``needed`` tokens exist from the distribution of X. All functions are thread-safe.
+A round gains X tokens: the accepted tokens of its draft, and one more. If rounds are independent, the distribution of X gives the
+expected number of rounds until ``needed`` tokens exist (renewal theory). All functions are thread-safe.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class HybridDrafter:
             self._acceptance.learn(name, each, nodes.score, is_accepted, True)
 
     def _learn(self, request_id: int, retrieved: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn how many of ``tokens`` retrieval alone proposed."""
+        """Learn how many of ``tokens`` retrieval proposed, whether or not a model proposed them too."""
         accepted = min(len(tokens) - 1, accepted_length([retrieved], tokens))
         self._acceptance.learn(_RETRIEVAL, request_id, float(retrieved.scores.sum()), accepted, True)
         self._acceptance.count(request_id, accepted)

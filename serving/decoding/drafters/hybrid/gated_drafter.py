@@ -207,7 +207,7 @@ class GatedSource:
         self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
         self._gate = DraftGate(_SOURCE_GAIN)
         self._drafts: dict[int, tuple[_native.Drafts, int, float]] = {}
-        """For each request, its place in drafts, and the tokens expected of the sources before."""
+        """Request -> the drafts of its step, its place in them, and the tokens expected of the sources before this one."""
 
     def draft(self, requests: Sequence[DraftRequest], expected: Sequence[float]) -> tuple[_native.Drafts, list[int]]:
         """The trees of ``RetrievalSource.draft`` for the requests that the gate lets draft, and the places of these
@@ -239,7 +239,7 @@ class GatedSource:
     def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
         """Learn how many tokens the source added, and call the source's ``observe``.
 
-        ``drafted``: by request, how many tokens the sources before this one drafted. This call adds the source's own tokens.
+        ``drafted``: by request, how many generated tokens the sources so far drafted. This call includes the source's own draft.
         """
         self.source.observe(generated)
         found = [(each, *self._drafts.pop(each)) for each in generated if each in self._drafts]

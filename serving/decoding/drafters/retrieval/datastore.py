@@ -55,7 +55,7 @@ class DatastoreDrafter(RetrievalSource):
     In a local datastore, a second call searches the groups of the requests. Texts repeat the documents of their group more often,
     so the group's trees have calibrators of their own. A remote datastore searches both in one call, because a call takes time.
 
-    After a failed call, the step has no drafts. Failures are counted by reason, and the first of each reason is logged. Not
+    A failed call gives no drafts. Failures are counted by reason, and the first of each reason is logged. Not
     thread-safe.
 
     Attributes:

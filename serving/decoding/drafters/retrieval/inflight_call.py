@@ -183,7 +183,7 @@ class InflightCall:
         self._queries = [(context.tobytes(), group) for context, group in queries]
 
     def receive(self) -> None:
-        """Replace the last answer by a new one if it has come. Raises SuffolkError if the call failed."""
+        """Drop the last answer, and take the next one if it has come. Raises SuffolkError if the call failed."""
         self._trees = {}
         if self._call is None or self.busy:
             return

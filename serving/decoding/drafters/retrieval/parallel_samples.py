@@ -36,7 +36,7 @@ class _Samples:
     """The answers to one prompt of one tenant. Each text begins with the prompt's last tokens.
 
     Attributes:
-        running: by request, the prompt's tokens that its text leaves out.
+        running: by request, how many of the prompt's first tokens its text leaves out.
         ended: the requests that have ended, the oldest first.
     """
 

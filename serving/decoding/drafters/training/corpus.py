@@ -27,7 +27,7 @@ _ADVICE = {
     "no room in a window": "give a larger window, or shorter prompts",
     "documents": "give longer texts",
 }
-"""Map from a part of a reason for skipping data to advice."""
+"""Part of a reason for skipping data -> advice."""
 _REGENERATED = "raise max_new_tokens, or give longer prompts"
 
 

@@ -61,7 +61,8 @@ class TrainingWorkspace:
 
 @contextmanager
 def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[TrainingWorkspace]:
-    """Lock and open the workspace of the run that makes ``output``. If the run fails without work to resume, it is removed.
+    """Lock and open the workspace of the run that makes ``output``. If the run fails without work to resume, the workspace is
+    removed.
 
     Args:
         settings: all settings that decide the result, as values of JSON. They are saved, and compared when a run is resumed.

@@ -8,7 +8,8 @@
 6. ``DrafterPool.prefetch`` lets drafters prepare the next step while the target computes.
 7. ``Passes.forward`` (model/passes.py) computes the logits of all rows in one pass of the target.
 8. ``verify`` (verify_step.py) samples the target's token at every row (sampling/sampler.py), and accepts the drafted path that
-   equals the samples (sampling/verification/match.py). Without memory for the drafts, steps 7 and 8 are repeated without them.
+   equals the samples (sampling/verification/match.py). If memory for the drafts is lacking, steps 7 and 8 are repeated without
+   drafts.
 9. ``KVCache.keep`` (model/kv_cache.py) keeps the rows of accepted tokens. ``DrafterPool.follow`` hands out their hidden states.
 10. ``Request.commit`` (request.py) appends the tokens, decodes text (text_stream.py), and returns a ``Step`` (step.py).
 11. ``StepBatch.learn_tokens`` and ``DrafterPool.learn_logits`` let the drafters learn. ``Planner.record`` adds gains and costs.

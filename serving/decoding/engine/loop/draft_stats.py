@@ -52,8 +52,8 @@ class DraftCounts:
 
     Attributes:
         accepted: drafted tokens in the text.
-        earned: accepted tokens that saved a pass. Every accepted token saves a pass, except a drafted token that ends the text,
-            because this pass would have sampled the same token. So after the first token, tokens = passes + ``earned``.
+        earned: accepted tokens that saved a pass. Every accepted token saves a pass, except one that ends the text: it replaces
+            the token that the target samples in each pass. So after the first token, tokens = passes + ``earned``.
     """
 
     accepted: Counter[Place] = field(default_factory=Counter)
@@ -126,8 +126,8 @@ class DraftFailures:
 
     @contextmanager
     def guard(self, drafts: int = 1, before: str = "") -> Iterator[None]:
-        """Count an error of the block as ``drafts`` failed drafts, and go on after the block. ``before``: text before its
-        message."""
+        """Count an error of the block as ``drafts`` failed drafts, and go on after the block. ``before``: text to put before the
+        error's message."""
         try:
             yield
         except USER_CODE_ERRORS as error:
@@ -152,7 +152,7 @@ def failures_by_reason(stats: Mapping[str, float]) -> Counter[str]:
 def split_seconds(
     before: Mapping[str, float], after: Mapping[str, float], seconds: float
 ) -> tuple[float, float, float]:
-    """``seconds`` of drafting, split into retrieval, models and prefill by a drafter's ``stats`` before and after."""
+    """``seconds`` of drafting, split into retrieval, models and prefill. ``before``, ``after``: the drafter's ``stats``."""
     prefill, models = (max(0.0, float(after.get(key, 0.0)) - float(before.get(key, 0.0))) for key in _SECONDS)
     prefill = min(seconds, prefill)
     models = min(seconds - prefill, models)

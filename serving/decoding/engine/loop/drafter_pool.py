@@ -182,7 +182,7 @@ class DrafterPool:
     def _propose(
         self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest], before: Mapping[str, float]
     ) -> tuple[list[Proposal], Mapping[str, float]]:
-        """A checked proposal for each of ``requests``, and the drafter's counters. ``before``: its counters before."""
+        """A checked proposal for each of ``requests``, and the drafter's counters. ``before``: its counters before the call."""
         drafter = self._drafters[name]
         with self._guard(name, requests):
             found = requests[0].context.run(drafter.propose, queries)

@@ -61,7 +61,7 @@ class Engine:
 
         Args:
             target: the model whose text is produced.
-            drafters: by name; each request chooses one. None values are ignored. ``close`` closes them.
+            drafters: by name; each request chooses one. ``close`` closes the drafters. None values are ignored.
             costs: the target's measured costs, which the engine copies; None measures them now if there are drafters.
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
@@ -75,7 +75,7 @@ class Engine:
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
-            Unsupported: the model cannot run ``captured`` or ``compiled`` passes; or ``graph`` passes without CUDA.
+            Unsupported: the model cannot run ``captured`` or ``compiled`` passes; or ``graph`` passes are chosen without CUDA.
         """
         slots, capacity, queue = (
             whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))

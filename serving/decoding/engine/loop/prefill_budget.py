@@ -14,8 +14,8 @@ LEAST_TOKENS = 16
 """Prompt tokens that a pass may read in any case. Few tokens cost little more than one."""
 _RATE = 0.2
 _PASSES = 9
-"""The median time of this many last passes without prompt tokens counts. While a long prompt is read, there are no such passes,
-so a single slow pass would set the pace for the whole prompt."""
+"""The pace follows the median time of this many last passes without prompt tokens. While a long prompt is read, no such pass
+runs. Without a median, a single slow pass would set the pace for the whole prompt."""
 
 
 class PrefillBudget:

@@ -57,7 +57,7 @@ class Request:
 
     Attributes:
         number: unique; constant while the request runs.
-        drafter: name of its drafter; empty for none, and while log-probabilities of the prompt are wanted.
+        drafter: name of its drafter; empty for none, or if log-probabilities of the prompt are wanted.
         max_nodes: the most nodes of a draft tree.
         options: options of its drafts.
         prediction: int32[k], the tokens of the request's predicted text; None if there is no such text, or it is empty.
@@ -66,8 +66,9 @@ class Request:
         slot: its slot in the cache while it runs, else -1.
         matcher: the state of the request's grammar after its text; None without a grammar.
         sampler: samples its tokens.
-        row_settings: how a device step samples its tokens; None if the host verifies its drafts. The host does so for results
-            other than tokens, and for other rules of verification.
+        row_settings: how a device step samples its tokens; None if the host verifies its drafts. The host verifies if
+            log-probabilities or logits are wanted, with verification other than ``match``, and for settings that the device
+            lacks.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.

@@ -13,7 +13,7 @@ from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 
 LEAST_REUSED = 16
-"""Shared tokens from which rows are reused. Fewer save no time."""
+"""The least number of shared tokens whose rows are reused. Fewer save no time."""
 _CONTINUED = 0.5
 """If a prompt begins with at least this share of a free slot's tokens, the request takes this slot. Otherwise the rows are
 copied."""
@@ -44,8 +44,8 @@ class Slots:
     """Gives slots to requests. If a prompt begins like another text of its tenant, it takes over the cache rows of this text.
 
     The text belongs to a running request, or to a request that has left and whose slot is free. So free slots serve as a cache.
-    The slot that has been free for the longest time is taken first. Requests that need the logits or hidden states of their whole
-    prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
+    The free slot whose rows were used least recently is taken first. Requests that need the logits or hidden states of their
+    whole prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
     """
 
     def __init__(self, cache: KVCache, reuses: bool, takes_lowest: bool = False) -> None:
@@ -92,7 +92,7 @@ class Slots:
         request.slot = slot
 
     def awaits_prefix(self, request: Request) -> bool:
-        """Take over the rows that exist already. Returns whether the request still waits for rows of the other text."""
+        """Take over the rows of its leader that exist already. Returns whether the request still waits for rows of its leader."""
         leader = self._leaders.get(request.number)
         if leader is None:
             return False

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 _BROKEN = "\ufffd"
 _TRANSFORMERS = ["transformers.tokenization_utils_base", "transformers.tokenization_utils_tokenizers"]
-"""Modules of the methods ``decode`` and ``_decode`` of plain tokenizers: they only call the tokenizer inside."""
+"""Modules that define ``decode`` and ``_decode`` of plain tokenizers. These two methods only call the inner tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TextStream:
             tokenizer: any object with a method ``decode(ids, skip_special_tokens)`` as in transformers.
             min_tokens: a stop string does not count if it is complete before this many tokens.
             include_stop: the text ends after the stop string.
-            skip_special_tokens: special tokens show nothing.
+            skip_special_tokens: special tokens are not shown.
         """
         self._text = _decoder(tokenizer, skip_special_tokens)
         self._stop = tuple(stop)

@@ -23,7 +23,7 @@ from suffolk.serving.decoding.engine.sampling.verification.typical import typica
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 _SCORED_ROWS = 64
-"""Rows of logits whose log-probabilities are computed at once, which takes memory."""
+"""Rows of logits whose log-probabilities are computed at once. More rows would take more memory."""
 _NO_NODES = np.empty(0, np.int64)
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def verify(
     rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
     outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
     found = dict(zip(ready, outcomes, strict=True))
-    for request, scores in zip(requests, scored, strict=True):  # at the end: a step that lacks memory is repeated
+    for request, scores in zip(requests, scored, strict=True):  # last: a step that lacks memory is repeated
         request.prompt_log_probabilities += scores
     return [found.get(at) for at in range(len(requests))]
 
@@ -167,7 +167,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
         verified = verify_chain(
             chain.tree.tokens, chain.distributions.to(distributions.device), distributions, coins, draws
         )
-    except USER_CODE_ERRORS as error:  # a row is not a distribution: the draft ends before it
+    except USER_CODE_ERRORS as error:  # a row is not a distribution: the draft ends before this row
         reason = type(error).__name__
         if not request.stats.draft_failures[reason]:
             log.warning("drafter %s: %s; continuing without that part of its draft", request.drafter, first_line(error))

@@ -20,7 +20,7 @@ from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
 UNDECIDED = -1
 """The token of a request if the device could not sample where its path ends. Its rows stay, and the host samples them again."""
 ON_HOST = -2
-"""The parent of all rows of a request that the host verifies; its token is ``UNDECIDED``."""
+"""The parent of all rows of a request that the host verifies. The request's token is then ``UNDECIDED``."""
 SETTINGS = 6
 """Numbers of a row's sampling settings."""
 KINDS = 3
@@ -112,7 +112,7 @@ class DeviceStep:
         return next(size for size in self._sizes if size >= len(drafts.parents))
 
     def capture(self, logits: torch.Tensor, memory: GraphMemory) -> None:
-        """Capture the steps of all sizes up to ``len(logits)``, over rows of padding. Their passes leave ``logits``."""
+        """Capture the steps of all sizes up to ``len(logits)``, over rows of padding. ``logits``: the output of their passes."""
         for size in reversed(self._sizes):  # smaller captures use memory that larger captures have left
             for kind in range(KINDS):
                 if size <= len(logits) and (size, kind) not in self._captured:

@@ -1,4 +1,4 @@
-"""Graph passes: one function reads the rows of all requests, whether of trees, prompts or plain decoding. It is a graph on CUDA.
+"""Graph passes: one function reads the rows of all requests, of trees, prompts or plain decoding. On CUDA, it is a graph.
 
 The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
 (``row_attention.py``). The pass is captured once for each number in ``ROWS``, and a pass is padded to the next larger number.

@@ -114,8 +114,8 @@ class KVCache:
             slab[:, targets] = slab[:, sources]
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another slot. Its length becomes
-        ``end``."""
+        """Copy the tokens from ``begin`` to ``end`` of slot ``source`` to the same places of slot ``target``. The length of
+        ``target`` becomes ``end``."""
         places = slice(source * self.capacity + begin, source * self.capacity + end)
         others = slice(target * self.capacity + begin, target * self.capacity + end)
         for slab in self.slabs.values():

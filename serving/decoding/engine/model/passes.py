@@ -288,7 +288,7 @@ def _show_progress(name: str, sizes: Sequence[int]) -> Iterable[int]:
 
 
 def _problem(target: LanguageModel, make: _Make) -> str | None:
-    """The reason why captured or compiled passes of the model fail; None if they work.
+    """The reason why the passes that ``make`` returns fail for the model; None if they work.
 
     Checks two passes. The first reads a small tree of one request and a row of another, with an unused slot between them. The
     second reads one row.

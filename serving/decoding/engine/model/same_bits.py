@@ -35,9 +35,9 @@ _ROWS = (1, 2, 7, 16, 17, 33, MOST_ROWS, MOST_ROWS + 1, 2 * MOST_ROWS + 2)
 _OUTPUTS = 8192
 """Larger layers are compared in a part of their outputs."""
 _VECTORS = 64
-"""Numbers that torch computes together: two vectors of 16-bit numbers with AVX-512. Shorter vectors divide it."""
+"""Numbers that torch computes together: two vectors of 16-bit numbers with AVX-512. Shorter lengths divide this one."""
 _GRAIN = 32_768
-"""Numbers for each thread that torch uses (at::internal::GRAIN_SIZE)."""
+"""torch uses one thread for this many numbers, two for up to twice as many, and so on (at::internal::GRAIN_SIZE)."""
 _GELU_THREADS = 16_384
 """Above this many numbers, torch computes GELU with all threads."""
 

@@ -137,7 +137,7 @@ def merge_kernel(
 ):  # fmt: skip
     """The result of one row and key head: its partial results, merged within each group and then across groups, in order.
 
-    A row without partial results, a row of padding, gives 0.
+    A row of padding has no partial results, and gives 0.
     """
     row, head = tl.program_id(0), tl.program_id(1)
     member, column = tl.arange(0, fold_padded), tl.arange(0, padded)
@@ -174,8 +174,9 @@ def walk_kernel(
 ):  # fmt: skip
     """Follow the sampled tokens of one request down its draft. The first of equal siblings is used.
 
-    ``path`` gets the accepted rows after the first row, and the numbers of the other rows. ``source`` and ``target`` get the
-    cache rows from and to which rows move. Rows of a request have consecutive cache rows.
+    ``path`` gets one number for each row: in the places after the first row the accepted rows, in all other places the row
+    itself. ``source`` and ``target`` get the cache rows from and to which rows move. Rows of a request have consecutive cache
+    rows.
     """
     request = tl.program_id(0)
     begin, end = tl.load(ends + request - 1, mask=request > 0, other=0), tl.load(ends + request)

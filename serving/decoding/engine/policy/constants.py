@@ -1,4 +1,4 @@
-"""All tuned constants of the drafting policy. As a unit of time, a token is the time of a token in plain decoding."""
+"""All tuned constants of the drafting policy. Times in tokens have the unit of one token's time in plain decoding."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MARGIN = 1.02
 FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
 HOPE = 0.7
-"""When trees are sized, uncertain sizes of passes count as cheaper by this many standard deviations, so they are tried."""
+"""When trees are sized, uncertain sizes of passes count as cheaper by this many standard deviations, so that they are tried."""
 CAUTION = 0.3
 """When passes are booked, an uncertain size counts as slower by this many standard deviations."""
 LEAST_BOOKED = 0.5

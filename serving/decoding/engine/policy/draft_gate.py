@@ -58,11 +58,11 @@ class DraftGate:
         return GateDecision(runs, gain, cost)
 
     def runs(self, budget: DraftBudget, expected: float) -> bool:
-        """Whether to run a source without a model, beside other drafts of ``expected`` tokens. Does not count the decision."""
+        """Decide whether to run a source without a model, beside drafts of ``expected`` tokens, and count the decision."""
         return self._weigh(budget, expected, math.inf)[2]
 
     def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool]:
-        """The gain and the cost of the source, and whether it runs."""
+        """The gain and the cost of the source, and whether it runs. Counts the decision."""
         gain, seconds, token_seconds = self.added.gain(expected), self._usual.seconds, budget.token_seconds
         cost = seconds / token_seconds if token_seconds else 0.0
         worth = not token_seconds or gain * budget.value_seconds >= seconds

@@ -29,7 +29,8 @@ class ExpansionPolicy:
         self._acceptance = CandidateAcceptance(share)
 
     def pays(self, value: float, value_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
-        """Whether a pass of ``rows`` rows is worth its time; True if ``value_seconds`` is 0. ``value``: sum over its nodes."""
+        """Whether a pass of ``rows`` rows is worth its time; True if ``value_seconds`` is 0. ``value``: sum of its nodes'
+        values."""
         gain = value * self._acceptance.value * value_seconds
         return not value_seconds or gain >= self.costs.time(rows, len(contexts), float(contexts.mean()))
 

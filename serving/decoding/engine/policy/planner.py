@@ -42,7 +42,7 @@ class _Running:
 
 
 class Planner:
-    """Sizes trees by the cost model, the acceptance model and the ``budgets``, by drafter. Not thread-safe."""
+    """Sizes trees by the cost model, the acceptance model, and the ``budgets`` of the drafters. Not thread-safe."""
 
     def __init__(self, costs: CostModel) -> None:
         """``costs``: the costs of the target's passes; each pass corrects them."""
@@ -140,7 +140,7 @@ class Planner:
             self.costs.update(rows, requests, context, seconds)
         if paused := [budget for budget in self.budgets.values() if not budget.allows]:
             token, row = self._plain_step(requests, context)
-            for budget in paused:  # renewed, because rows look slow on a busy machine
+            for budget in paused:  # set in each step, because rows look slow while the machine is busy
                 budget.trial = FEW_ROWS * row / token
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0

@@ -25,8 +25,9 @@ class UsualTime:
 class SpeculationBudget:
     """The loss budget of one group of sources, in tokens, shared by all requests. Not thread-safe.
 
-    Each step of a request adds 0.01 tokens. Accepted drafted tokens are added; the time of drafts is subtracted. Drafting
-    pauses while the budget is empty. So useless drafts cost 1 % in the long run, for any number of requests.
+    Each step of a request adds ``refill`` tokens. Accepted drafted tokens are added; the time of drafts is subtracted. Drafting
+    pauses while the budget is empty. So useless drafts cost 1 % in the long run if ``refill`` is 0.01, for any number of
+    requests.
 
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.

@@ -26,7 +26,7 @@ class RefusedGrammar(InvalidArgument):
 class Grammar:
     """A language that constrains a text. Checked when made; immutable.
 
-    A request compiles it when it is made, and then raises InvalidArgument with the part that the library refuses.
+    A new request compiles its grammar, and raises InvalidArgument with the part that the library refuses.
 
     Attributes:
         kind: ``json_object`` (any JSON object), ``json_schema`` (JSON Schema, draft 2020-12), ``regex`` (the Rust syntax, for the

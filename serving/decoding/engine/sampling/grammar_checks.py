@@ -105,8 +105,7 @@ def _cycle(rules: Rules) -> list[str]:
 
 
 def _schema_rules(schema: Any) -> tuple[Rules, dict[str, str]]:
-    """A rule for each schema, and the references of the schemas that have one. Rules have the names of the schemas'
-    objects."""
+    """A rule for each schema, and the reference of each schema that has one. The key of both is the schema's ``_name``."""
     base = str(schema.get("$id", "")).rstrip("#") if isinstance(schema, Mapping) else ""
     anchors = {f"#{node['$anchor']}": node for node in _nodes(schema) if isinstance(node.get("$anchor"), str)}
 

@@ -53,7 +53,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}
 _FILLING = re.compile(
     r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z))|#[^\n]*|(?<!\s)\s+(?=\|)', re.DOTALL
 )
-"""A text or a class in GBNF, which is the group; or a comment, or the white space before another alternative. Texts and classes may
+"""A text or a class in GBNF (the regex's group), a comment, or the white space before another alternative. Texts and classes may
 lack their ends, so that each character is read once."""
 
 

@@ -97,7 +97,8 @@ class GrammarMatcher:
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
     def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], InvalidArgument | None]:
-        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the error of a parser that failed."""
+        """int32[rows, vocab / 32], a bit for each token that may follow, 0 for rows not reached; and the error of a failed
+        parser."""
         masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
         self._follow(contexts.tokens[contexts.prompt_length :])
         end = time.monotonic() + MOST_SECONDS

@@ -24,7 +24,7 @@ class UserFunctions:
         self._settings = settings
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """``logits`` float[rows, vocab], changed in place, one call of each function per depth.
+        """``logits`` float[rows, vocab], changed in place. Each function is called once per depth.
 
         If a function fails for drafted tokens, their row becomes all -inf, because plain decoding might never reach that text.
 
@@ -51,7 +51,7 @@ class UserFunctions:
             return torch.cat(parts)  # a failure at one drafted text leaves the other rows unchanged
 
     def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, sizes too
+        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, even the sizes
         try:
             for number, processor in enumerate(self._settings.processors):
                 name = f"processors[{number}] ({_name(processor)})"
@@ -208,7 +208,7 @@ class Penalties:
         self._length = len(contexts.tokens)
 
     def _on_paths(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Two int64[rows, deepest]: tokens of each row's text, and how often the row's text generated each of these tokens.
+        """Two int64[rows, deepest]: each row's drafted tokens, and how often the row's text has generated each of these tokens.
 
         Rows are padded with the last committed token, which is penalised anyway.
         """

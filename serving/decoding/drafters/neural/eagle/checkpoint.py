@@ -29,7 +29,8 @@ _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
 def read_checkpoint(folder: Path, target: Target) -> tuple[EagleConfig, Tensors]:
     """Read the folder of a head: Suffolk's own, original EAGLE (1, 2 and 3), or speculators'.
 
-    Returns its configuration, and its tensors with the names of ``EagleHead.state_dict``. Copies of the target's are left out.
+    Returns its configuration, and its tensors with the names of ``EagleHead.state_dict``. Copies of the target's tensors are left
+    out.
 
     Raises:
         NotFound: config.json or the weights are missing.
