@@ -24,8 +24,8 @@ struct SegmentSettings {
 //   tokens          [0..n-1], each document followed by one separator (the largest value of Token)
 //   document_table  stored unchanged
 //
-// Memory beside the tokens: 4 bytes for each token, and the memory of sort_suffixes (at most 1 byte for each token, and small
-// tables; see sort.h). The bytes of the file do not depend on the number of threads. Throws kInvalidArgument for an id or depth
+// Memory beside the tokens: 4 bytes for each token, and the memory of sort_suffixes. This is at most 1 byte for each token, and
+// small tables (sort.h). The bytes of the file do not depend on the number of threads. Throws kInvalidArgument for an id or depth
 // out of range, no tokens, or too many tokens. Throws kResourceExhausted if the disk is full, and anything that `progress`
 // throws.
 template <typename Token>  // uint16_t or uint32_t
