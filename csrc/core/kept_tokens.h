@@ -11,8 +11,8 @@
 namespace suffolk {
 
 // Maps token positions of one segment to positions of a new segment, in which the remaining documents begin at `base`. Immutable
-// and thread-safe. Memory: 12 bytes for each run of neighbouring deleted documents, and 4 bytes for every 4096 tokens. If nothing
-// is deleted, none.
+// and thread-safe. Memory: 12 bytes for each run of neighbouring deleted documents, and 4 bytes for every 4096 tokens. No memory
+// if nothing is deleted.
 class KeptTokens {
  public:
   static constexpr std::uint32_t kGone = 0xFFFFFFFF;

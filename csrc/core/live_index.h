@@ -41,7 +41,7 @@ struct LiveStats {
 // a deletion segment, whose counts are subtracted. A later merge leaves the document out of both segments.
 class LiveIndex {
  public:
-  // Starts the background thread. A large append is sorted by `threads` threads. Throws kInvalidArgument for a shape out of range,
+  // Starts the background thread. A large append is sorted by `threads` threads. Throws kInvalidArgument if `shape` is out of range,
   // and kResourceExhausted if the thread cannot be started.
   LiveIndex(const MemoryShape& shape, unsigned threads);
   LiveIndex(const LiveIndex&) = delete;

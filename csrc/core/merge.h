@@ -18,7 +18,7 @@ struct MergeInput {
 };
 
 struct MergeSettings {
-  unsigned threads = 0;                     // 0: as many as the machine has cores
+  unsigned threads = 0;                     // 0: one for each core that the calling thread may use
   std::uint64_t slice_suffixes = 1U << 19;  // approximate number of suffixes merged at a time; does not change the result
 };
 

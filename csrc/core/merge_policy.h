@@ -27,11 +27,11 @@ inline constexpr std::uint64_t kMaxMergedTokens = 0x7FFFFFFF;
 
 // The segments to merge next, or none if no merge is needed. Only segments after the last busy one are chosen.
 //
-// Sizes fall geometrically from the oldest to the newest segment. If a segment is less than `ratio` times as large as all newer
-// segments together, it is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest) /
-// log(1 + ratio) segments. The ratio is 1, or as much larger as needed to have at most `wanted` segments. A segment of which a
-// quarter is removed is rewritten alone. If there are still more than `limit` segments, because other merges run, the smallest pair
-// of neighbours is merged.
+// Sizes fall geometrically from the oldest to the newest segment. If a segment is at most `ratio` times as large as all newer
+// segments together, it is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest)
+// / log(1 + ratio) segments. The ratio is 1. If this gives more than `wanted` segments, the ratio is larger, up to kMaxRatio. If
+// more than a quarter of a segment is removed, the segment is rewritten alone. If there are still more than `limit` segments,
+// because other merges run, the smallest pair of neighbours is merged.
 inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments, std::size_t wanted, std::size_t limit) {
   constexpr double kMaxRatio = 8;
   std::size_t first = segments.size();

@@ -50,9 +50,9 @@ class ScopedSearch {
   // The count of an added node is its count in all documents, but at most its parent's count. So counts fall from parent to child,
   // but not from node to node.
   //
-  // In a search of all documents, two contexts with the same match have the same draft. So the last tree is returned again if the
-  // context is an ending of the last query's context, and is at least as long as the last match. REQUIRES: the memory of the last
-  // query's context is still valid.
+  // In a search of all documents, two contexts with the same match have the same draft. So the last tree is returned again for an
+  // ending of the last query's context that is at least as long as the last match. REQUIRES: the memory of the last query's
+  // context is still valid.
   std::shared_ptr<const DraftTree> draft(const ScopedQuery& query);
 
   // Up to `limit` occurrences of the whole context, spread evenly over all of them. With kGroupFirst, all documents are searched if

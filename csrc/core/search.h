@@ -28,7 +28,7 @@ struct QueryBounds {
 
 // The segments of a search. Deleted documents form sorted segments of their own. The count of a pattern is its count in the
 // live segments minus its count in the deletions. This is exact, because each deleted document is in a live segment and in a
-// deletion. A view: the array must outlive it.
+// deletion. A view: the array of Suffixes must outlive it.
 struct Corpus {
   std::span<const Suffixes> suffixes;  // live segments, then deletions
   std::size_t live = 0;                // number of live segments

@@ -20,10 +20,10 @@ inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 //   threads       1 or more
 //
 // Token ids are divided into groups. If the second token of a suffix is in a lower group than its first token, the suffix is not
-// compared with others. Its order follows from the suffix that begins at the second token: once the suffixes of the lower group are
-// sorted, they are read in order, and each gives the place of the suffix that begins one token before. This is the induced copying
-// of Itoh and Tanaka ("An efficient method for in memory construction of suffix arrays", SPIRE 1999), made parallel by groups. The
-// other suffixes, about half, are sorted directly, many tokens at a time as one number (sort_run.h).
+// compared with others. Its order follows from the suffix that begins at the second token. Once the suffixes of the lower group
+// are sorted, they are read in order. Each of them gives the place of the suffix that begins one token before it. This is the
+// induced copying of Itoh and Tanaka ("An efficient method for in memory construction of suffix arrays", SPIRE 1999), made
+// parallel by groups. The other suffixes, about half, are sorted directly, many tokens at a time as one number (sort_run.h).
 //
 // Memory beside the arguments: 4 MiB, at most 1 byte per token for all threads together, and per token id 16 bytes plus 4 bytes for
 // each thread. order_depth bounds the time even if the text has long repeats. Throws kInvalidArgument, naming the id, for an id out

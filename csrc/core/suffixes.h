@@ -92,8 +92,8 @@ inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::u
 inline constexpr std::uint64_t kDirectoryStride = 128;
 constexpr std::uint64_t directory_entries(std::uint64_t suffixes) noexcept { return (suffixes + kDirectoryStride - 1) / kDirectoryStride; }
 
-// A view of sorted suffixes; the arrays must outlive it. Reading is thread-safe. The arrays may come from a damaged file: every
-// value is checked against its bounds before it is used, and searches end even if the order is wrong.
+// A view of sorted suffixes; the arrays must outlive it. Reading is thread-safe. The arrays may come from a damaged file. So
+// every value is checked against its bounds before it is used, and searches end even if the order is wrong.
 struct Suffixes {
   Tokens tokens;
   const std::uint32_t* positions = nullptr;    // [0..count-1], the start of each suffix, in suffix order

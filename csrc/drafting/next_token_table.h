@@ -36,10 +36,11 @@ class NextTokenTable {
   // kInvalidArgument for another number, and kResourceExhausted if there is not enough memory.
   explicit NextTokenTable(std::size_t ends);
 
-  // Stores the distributions from which the last `rows` entries of `tokens` were sampled. Row j belongs to tokens[size - rows + j].
-  // It has the kWidth most likely `candidates` (ids, the most likely first) with their `log_probabilities`. O(rows) A log
-  // probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument and stores nothing if the two arrays do not
-  // have the same whole number of rows, if there are not fewer rows than tokens, or if a candidate is negative.
+  // Stores the distributions from which the last `rows` entries of `tokens` were sampled. Row j belongs to
+  // tokens[size - rows + j]. It has the kWidth most likely `candidates` (ids, the most likely first) with their
+  // `log_probabilities`. A log probability that is NaN or above 0 counts as the smallest. O(rows). Throws kInvalidArgument and
+  // stores nothing if the two arrays do not have the same whole number of rows. The same happens if the rows are as many as the
+  // tokens or more, or if a candidate is negative.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
   // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`: the

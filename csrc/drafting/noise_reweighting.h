@@ -33,9 +33,9 @@ double gumbel(std::uint64_t bits) noexcept;
 // Standard Gumbel noise of a token at a position. It equals the target's noise except for the rounding of logarithms.
 double gumbel_noise(std::uint64_t seed, std::int64_t position, std::int64_t token) noexcept;
 
-// Writes the scores of `tree`, given the noise of its nodes. `position` is the position after the context: that of the nodes of
-// depth 1. The scores of siblings may add up to more than their parent's. O(n) Throws kInvalidArgument if the columns do not form a
-// tree, or the scores break the rules of ScoredTree. REQUIRES: scores has an entry for each node
+// Writes the scores of `tree`, given the noise of its nodes. `position` is the position after the context, which the nodes of
+// depth 1 have. The scores of siblings may add up to more than their parent's. O(n). Throws kInvalidArgument if the columns do
+// not form a tree, or the scores break the rules of ScoredTree. REQUIRES: scores has an entry for each node
 void reweight_scores(const ScoredTree& tree, std::int64_t position, const Sampling& sampling, std::span<float> scores);
 
 }  // namespace suffolk::drafting

@@ -21,7 +21,7 @@ class PassTimes {
     double per_request, per_key, per_pair;  // 0 or more
   };
 
-  // REQUIRES: `sizes` rise from 1; `measured` has as many seconds above 0, and does not fall.
+  // REQUIRES: `sizes` rise from 1; `measured` has as many entries as `sizes`, all above 0, and they never fall.
   PassTimes(std::vector<double> sizes, std::vector<double> measured, const Terms& terms);
 
   double time(double rows, double requests, double context) const;

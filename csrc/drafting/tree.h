@@ -32,14 +32,15 @@ void require_scored(const ScoredTree& tree);
 // REQUIRES: parents passed require_parents; depths has the same length
 void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> depths);
 
-// The nodes on the longest path from the root whose tokens begin `text`. Of siblings with one token, the first counts. O(n)
+// The nodes on the longest path from the root whose tokens are the first tokens of `text`. If siblings have the same token, the
+// first one counts. O(n)
 // REQUIRES: parents passed require_parents; tokens has the same length
 std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text);
 
 // The accepted nodes, from the top down. A node is accepted if it equals the token that was sampled after its accepted parent.
 // `sampled` has the token sampled after the context, then the token sampled after each node. An entry below 0 means that no token
-// is allowed after the node; then the node itself is not accepted. Of siblings with one token, the first counts. O(n) REQUIRES:
-// parents passed require_parents; tokens has the same length, and sampled has one entry more
+// is allowed after the node; then the node itself is not accepted. If siblings have the same token, the first one counts. O(n)
+// REQUIRES: parents passed require_parents; tokens has the same length, and sampled has one entry more
 std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
                                         std::span<const std::int64_t> sampled);
 

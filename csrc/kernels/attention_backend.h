@@ -60,7 +60,7 @@ struct AttentionBackend {
   // Computes the results of a piece, and writes them to `piece.to`.
   void (*attend)(const Piece& piece);
 
-  // Merges the results over later keys into `all`, for `count` queries. The two results have different peaks.
+  // Merges the results over later keys into `all`, for `count` queries. The two results may have different peaks.
   void (*merge)(const Sums& all, const Sums& later, std::size_t count);
 
   // Divides `width` numbers by `sum` and rounds them to elements.

@@ -3,8 +3,8 @@
 // **The bits of a row's result do not depend on other rows, the tree, the division of the text into passes or the number of
 // threads.** They depend only on the row's query, and on the keys and values of the tokens up to the row, in the order of their
 // positions. Positions are cut into pieces at multiples of kPiece. In a piece, a score sums its products as `skinny_gemm.h` says,
-// and weighted values are added in the order of positions. The pieces are merged in order, each with its own maximum. So a token's
-// key may lie among the cached tokens, or as an ancestor anywhere in the tree: the bits are the same.
+// and weighted values are added in the order of positions. The pieces are merged in order, each with its own maximum. So the bits
+// are the same, whether a token's key lies among the cached tokens or belongs to an ancestor anywhere in the tree.
 //
 // Sums are fp32, and are rounded once to the element type.
 #pragma once

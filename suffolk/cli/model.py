@@ -30,7 +30,7 @@ class DeviceOptions(Options):
     exact: str = rare(
         "auto",
         "'bits': drafts and other requests change no bit of a text; 'near-ties': they may at near-ties of logits; 'auto': "
-        "bits where that costs little speed: bf16 on CPUs with AMX or AVX-512 BF16",
+        "bits where that costs little speed: bf16 on CPUs with AMX (if its tiles fit the heads) or AVX-512 BF16",
         choices=EXACT,
     )
 
