@@ -28,7 +28,7 @@ MAX_SHARDS = 64
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """One shard: its folder, and its numbers of segments, documents and tokens."""
+    """One shard: its folder, its numbers of segments, documents and tokens, and the bytes of its segments."""
 
     path: str
     segments: int
