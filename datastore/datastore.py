@@ -259,8 +259,9 @@ class Datastore(Retriever):
         }
 
     def resident_bytes(self) -> int | None:
-        """Bytes of the segment files in the page cache, whichever process read them. The time is proportional to the size.
+        """Bytes of the segment files in the page cache, whichever process read them.
 
+        Files above 4 GiB are estimated from a sample of a million pages.
         None if the system refuses to answer. It answers only to the files' owner and to users with write permission.
         """
         self.native()
