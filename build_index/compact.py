@@ -89,7 +89,8 @@ def compact(
     Disk: the new segments, while the old ones still exist.
 
     Raises:
-        InvalidArgument: ``segments`` is below 1, or a new segment's document table would be too large.
+        InvalidArgument: ``segments`` is below 1, ``threads`` is out of range, or a new segment's document table would be too large.
+        PermissionDenied: the datastore's folder cannot be written.
         NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
         Unavailable: another process writes to the datastore, or the datastore holds an interrupted build.
         ResourceExhausted: the disk is full.

@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     """An entry of a document table.
 
     Attributes:
-        source: the document's id: a path, a path and a line, or a path and an id; None if no id was recorded.
+        source: the document's id: a path, a path and a line, or a path and an id; None or empty if no id was recorded.
         metadata: field -> value, for the fields that the build keeps (``--metadata``) and the record has.
     """
 
