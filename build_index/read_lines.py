@@ -17,7 +17,7 @@ DAMAGED_CHARACTERS = 200
 DAMAGED = object()
 """Stands for a damaged element of an array."""
 _LONGEST = 12
-"""More characters than any word, number or escape in which JSON may be cut off."""
+"""An error within this many characters of a text's end may mean that a word, number or escape is cut off there."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 

@@ -45,8 +45,8 @@ def split(store: str | Path, output: str | Path, shards: int) -> list[ShardRepor
 
     Raises:
         NotFound, Corruption: there is no datastore, or it is damaged.
-        InvalidArgument: ``output`` exists, is inside ``store`` or is on another file system, there are fewer segments than
-            shards, or documents are deleted.
+        InvalidArgument: ``output`` exists, is inside ``store`` or is on another file system, ``shards`` is out of 1..64, there are
+            fewer segments than shards, or documents are deleted.
         Unavailable: another process writes to ``store``.
         ResourceExhausted, PermissionDenied: ``output`` cannot be written.
     """

@@ -74,6 +74,7 @@ def find_target(options: BuildOptions) -> BuildTarget:
 
     Raises:
         NotFound: the tokenizer, or the datastore to append to, does not exist.
+        Corruption: one of them is damaged.
         Unsupported: tokenizer, vocabulary or order depth differ from the datastore to append to.
         InvalidArgument: neither a tokenizer nor a vocabulary size is given, or they contradict each other.
     """

@@ -145,6 +145,7 @@ def publish(store: Path, manifest: Manifest) -> None:
     Raises:
         InvalidArgument: a segment file is missing or has another size.
         ResourceExhausted: the disk is full, or the manifest would be larger than readers allow.
+        PermissionDenied: the folder cannot be written to.
     """
     for entry in manifest.files():
         path = store / SEGMENTS_NAME / entry.name

@@ -270,7 +270,10 @@ class Retriever(Protocol):
         raise Unsupported(f"datastore {self.name} has no groups, only live ones have; leave groups out")
 
     def info(self) -> dict[str, Any]:
-        """Facts of the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
+        """Facts of the datastore: generation, tokens, documents, vocab_size, order_depth, tokenizer, bytes.
+
+        Also segments, unless several datastores or shards are searched as one.
+        """
         ...
 
     def close(self) -> None:
