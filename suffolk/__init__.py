@@ -200,7 +200,7 @@ def open(
         path_or_url: a folder, a URL (``suffolk.serving.net.url``), or the address of several servers
             (``suffolk.serving.clients.fanout.topology``).
         residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not
-            allowed with a URL of a service, because the server decides. For appending, the settings of ``append`` have it.
+            allowed with a URL of a service, because the server decides. For appending, it is one of the settings.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
         watch: whether to follow newly published generations: on disk within a second, in storage within ten. A service always
             follows.

@@ -101,8 +101,8 @@ class Load:
 
 
 def run_closed(target: str, requests: Sequence[bytes], clients: int, seconds: float, deadline: float) -> Load:
-    """Let each of ``clients`` send its next call when its last call has ended. After a refusal it waits: RETRY_SECONDS, or as long
-    as the server says."""
+    """Let each of ``clients`` send its next call when its last call has ended. After a refusal, the client first waits as long as
+    the server says, by default RETRY_SECONDS."""
     return asyncio.run(_run(target, requests, deadline, seconds, partial(_by_clients, clients)))
 
 
