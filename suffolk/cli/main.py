@@ -28,7 +28,7 @@ _BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: the command's, that of its error (``exit_code_of``), or 2 if stdout is closed."""
+    """Run the command line. Return its exit code: the command's, that of its error (``exit_code_of``), or 2 if stdout is closed."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not _open_streams():
         return 2
