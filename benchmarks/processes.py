@@ -81,7 +81,7 @@ def _children_seconds() -> float:
 def helper_command(function: Callable[..., dict[str, Any]], **arguments: Any) -> list[str]:
     """Return the command that calls ``function`` in its own process, and prints the result as one line of JSON.
 
-    ``function``: of a module. ``arguments``: values for JSON.
+    ``function``: a top-level function of a module. ``arguments``: values for JSON.
     """
     name = f"{function.__module__}:{function.__qualname__}"
     return [sys.executable, "-m", "suffolk.benchmarks.processes", name, json.dumps(arguments)]

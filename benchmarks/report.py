@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return processor, cores (of the machine, and usable by this process), memory in bytes, system, and accelerators.
+    """Return processor, cores (of the machine, and usable by this process), memory in bytes, load, system, Python, accelerators.
 
     Accelerators are listed only if torch is loaded.
     """

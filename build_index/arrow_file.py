@@ -12,7 +12,7 @@ FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 """First bytes of both kinds. Files of other formats may begin with the bytes of a stream, too."""
 STREAM_ENDINGS = (".arrow", ".arrows", ".ipc", ".feather")
 _END = STREAM + bytes(4)
-"""The end mark of a stream. Writers may omit it, so a stream cut between two batches looks complete."""
+"""The end mark of a stream. A stream without it is refused: it may have been cut between two batches, which pyarrow accepts."""
 
 
 class ArrowFile(ExitStack):

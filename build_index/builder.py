@@ -69,7 +69,8 @@ def build(
             message names the file.
         Unsupported: the tokenizer does not match the datastore.
         ResourceExhausted: the disk is full.
-        Unavailable: another process writes to the datastore.
+        PermissionDenied: the datastore's folder cannot be written.
+        Unavailable: another process writes to the datastore, or a tokenizing process died.
     """
     clock = PartClock()
     show = progress or WorkProgress()

@@ -82,7 +82,7 @@ def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
     """Load the chat template of a model folder, of the folder of a ``tokenizer.json``, or of a hub name. None if there is none.
 
     Raises:
-        Corruption: the template's files cannot be read.
+        Corruption: the template's files cannot be read, or the template is not valid Jinja.
     """
     config = _read_json(name_or_path, CONFIG_FILE)
     written = model_file(name_or_path, TEMPLATE_FILE)

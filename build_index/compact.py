@@ -34,7 +34,7 @@ class CompactReport:
         generation: number of the published generation; a new one only if ``changed``.
         changed: whether a new generation was published.
         segments_before, segments: number of segments before and after.
-        live_segments: of these, segments that a live store published.
+        live_segments: how many of ``segments`` a live store published.
         documents, tokens: number of documents and of tokens in the datastore.
         removed_documents, removed_tokens: number of deleted documents, and of their tokens, removed from the files.
         bytes_before, bytes: size of all segment files before and after.
@@ -74,7 +74,7 @@ class _Group:
 def compact(
     store: str | Path, segments: int = 1, threads: int = 0, progress: WorkProgress | None = None
 ) -> CompactReport:
-    """Merge the segments of ``store`` into at most ``segments``. A merged segment has at most ``MAX_SEGMENT_TOKENS`` tokens.
+    """Merge the segments of ``store`` until ``segments`` are left, or a merged one would exceed ``MAX_SEGMENT_TOKENS`` tokens.
 
     Neighbours are merged, the smallest first. Documents keep their order, and no answer changes. Segments that a live store
     published are neither merged nor counted, because the live store evicts them by their age. Deleted documents are removed from
@@ -89,7 +89,8 @@ def compact(
     Disk: the new segments, while the old ones still exist.
 
     Raises:
-        InvalidArgument: ``segments`` is below 1, or a new segment's document table would be too large.
+        InvalidArgument: ``segments`` is below 1, ``threads`` is out of range, or a new segment's document table would be too large.
+        PermissionDenied: the datastore's folder cannot be written.
         NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
         Unavailable: another process writes to the datastore, or the datastore holds an interrupted build.
         ResourceExhausted: the disk is full.

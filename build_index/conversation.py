@@ -72,13 +72,13 @@ def read_messages(value: object, place: str) -> tuple[Message, ...]:
     Text parts of a message are joined by line ends; parts of other kinds, such as images, are left out.
 
     Raises:
-        InvalidArgument: ``value`` is not a list, or a message has no role or no text.
+        InvalidArgument: ``value`` is not a list, or as ``read_message``.
     """
     return tuple(read_message(message, f"{place}, message {at}") for at, message in enumerate(_list(value, place)))
 
 
 def read_message(value: object, place: str) -> Message:
-    """One message. Raises InvalidArgument: it has no role or no text."""
+    """One message. Raises InvalidArgument: it has no role, or its content or ``tool_calls`` are of a wrong type."""
     role = value.get("role") or value.get("from") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(role, str):
         raise InvalidArgument(f"{place} is not an object with a 'role'; write it as {{'role': ..., 'content': ...}}")

@@ -72,6 +72,7 @@ def delete(
         InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has a condition's
             field.
         NotFound, Corruption, Unsupported: as ``open_datastore``.
+        PermissionDenied: the datastore's folder cannot be written.
         Unavailable: another process writes to the datastore, or the datastore holds an interrupted build.
         ResourceExhausted: the disk is full.
     """

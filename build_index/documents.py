@@ -73,8 +73,8 @@ def parse_documents(
         rules: how conversations and recorded tokens are read.
 
     Raises:
-        InvalidArgument: a line is not a JSON object, or has neither a text nor a record that ``rules`` allow. The message names
-            the line.
+        InvalidArgument: ``on_error`` is "stop", and a line is not JSON, or has neither a text nor a record that ``rules`` allow.
+            The message names the line. With ``on_error`` "skip", the line is left out.
     """
     documents = Documents()
     if isinstance(payload, Texts):
@@ -97,7 +97,7 @@ def parse_documents(
 def _add_record(
     documents: Documents, path: str, place: str, raw: Any, options: BuildOptions, rules: RecordRules
 ) -> str:
-    """Add the document of a record; or the reason why it has none. Raises the errors of ``parse_documents``."""
+    """Add the document of a record, and return "". If it has none, return the reason. Raises the errors of ``parse_documents``."""
     record, bad = _parse_record(raw, place)
     content = _content(record, place, options, rules)
     if isinstance(content, LeftOut):

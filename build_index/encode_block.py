@@ -72,6 +72,7 @@ class BlockEncoder:
 
         Raises:
             InvalidArgument: a line, field or id is wrong, or text is read without a tokenizer; the message names the place.
+            Unsupported: the tokenizer cannot encode a text.
         """
         if isinstance(payload, TokenRun):
             return self._encode_run(payload)

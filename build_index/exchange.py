@@ -44,7 +44,7 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
     The request is an object beside the response, or its ``messages`` or ``prompt`` are fields beside the response.
 
     Raises:
-        InvalidArgument: a message is malformed.
+        InvalidArgument: a message is malformed, or an answer is streamed with a tool call.
     """
     if not isinstance(record, dict):
         return None

@@ -24,13 +24,13 @@ HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are inspected. MORE_BYTES count if the first record does not end within HEAD_BYTES."""
 BINARY_BYTES = 1024
 ASCII_SHARE = 3 / 4
-"""Least share of ASCII characters by which bytes without a byte order mark count as UTF-16."""
+"""Bytes without a byte order mark count as UTF-16 if more than this share of their characters is ASCII."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, as a number and as a share of its characters. Text in a Cyrillic or Japanese
 encoding has more."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
-"""Kinds of files that are read by name, whatever their first bytes are. The reader names what is wrong."""
+"""Kinds of files that are read by name, unless the first bytes show another format. The reader names what is wrong."""
 MAGIC = {b"PAR1": "parquet", FILE: "arrow", b"\x93NUMPY": "npy"}
 LFS_POINTER = b"version https://git-lfs"
 UNREAD = {
@@ -70,8 +70,8 @@ class Form:
     Attributes:
         kind, packing: see ``InputFile``; no kind if the file is not read.
         problem: why the file is not read; empty if it is.
-        lacks: what the first JSON record lacks, if none of the first records has a text. Then each record is a plain
-            text.
+        lacks: what the first JSON record or the table lacks, if there is no text. The file is then left out for this
+            ``problem``, or read as plain text.
     """
 
     kind: str
@@ -84,7 +84,8 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns this number of its first bytes, or all. Its errors and those of ``unread_table`` are raised.
+        read_start: takes a number of bytes, and returns that many first bytes of the file, or all. Its errors and those of
+            ``unread_table`` are raised.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)
@@ -177,7 +178,7 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
 
 
 def _begins(data: bytes, magic: bytes) -> bool:
-    """Whether ``data`` begins with ``magic``. A text may begin with the letters of one, but it has no zeros."""
+    """Whether ``data`` begins with ``magic``. A text may begin with the same letters, but it has no zero bytes."""
     return data.startswith(magic) and (not magic.isalnum() or b"\0" in data[:BINARY_BYTES])
 
 
@@ -203,8 +204,8 @@ def _series(text: str) -> list[Any]:
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:
-    """The records of the first lines; an odd value if the first line is not JSON, or the second line is not a record, not even a
-    damaged record."""
+    """The records of the first lines; [None] if the first line is not JSON, or the second is neither a record nor a damaged
+    record."""
     lines = text.split("\n") if whole else text.split("\n")[:-1]
     records: list[Any] = []
     for line in islice(filter(str.strip, lines), SAMPLE_RECORDS):

@@ -32,7 +32,7 @@ class Gatherer:
 
     Attributes:
         run: totals of this run. Earlier runs of the same build are not included.
-        read_seconds, sort_seconds: wall time of this run.
+        read_seconds, sort_seconds: wall time of reading and of sorting in this run.
         first_left_out: the first record of this run that yields no document, with the reason.
         skipped: writes these records to a file.
     """

@@ -80,7 +80,7 @@ class InputFile:
         return self.kind == "text" and not self.packing and self.size <= BLOCK_BYTES
 
     def open(self) -> BinaryIO:
-        """The content, from its start. Raises OSError; for a URL SuffolkError, even while it is read."""
+        """The content, from its start. Raises OSError. For a URL, opening and reading raise SuffolkError."""
         return open_url(self.path) if is_storage_url(self.path) else open(self.path, "rb")
 
 

@@ -96,8 +96,10 @@ def find_inputs(options: BuildOptions) -> Inputs:
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
         InvalidArgument: a named file is of a form that is not read, a folder cannot be read, there is no file, or an option
-            applies to none of the files. With ``options.strict`` also: a file is left out that may hold text.
+            applies to none of the files. Also: most of the bytes are in JSON records and tables without a text. With
+            ``options.strict`` also: a file is left out that may hold text.
         Unavailable, PermissionDenied, Unsupported: a URL cannot be read.
+        Corruption: a table is damaged, and ``options.on_error`` is "stop".
     """
     inputs = Inputs(())
     files: list[InputFile] = []
@@ -249,7 +251,7 @@ def _expand_match(match: str, pattern: str, options: BuildOptions, inputs: Input
 
 
 def _walk_some(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
-    """The same as ``_walk``, but a folder without files is left out."""
+    """The same as ``_walk``, but a folder without files is recorded as unread."""
     before, is_empty = inputs.skipped, True
     for path in _walk(folder, options, inputs):
         is_empty = False

@@ -91,7 +91,7 @@ class BuildOptions(ReadingOptions, MakingOptions):
         mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" replaces its segments by new
             ones.
         metadata: fields of a JSON line or Parquet row to keep with the document; a dotted name reads nested objects.
-        extensions: endings of the files to read in folders; empty: every text file.
+        extensions: endings of the files to read in folders; empty: files with any ending.
 
     Raises:
         InvalidArgument: a value is out of its bounds.

@@ -39,14 +39,16 @@ class BuildPlan:
     """Estimates for one build.
 
     Attributes:
-        files, input_bytes: the inputs on disk.
+        files, input_bytes: number of the inputs, and their size on disk.
         skipped: number of files left out, by reason.
         examples: paths of the first files left out.
         text_bytes, tokens: content of the inputs, estimated from a sample.
+        segments, workers: number of new segments, and of tokenizing processes.
         tokenize_seconds, sort_seconds: time with ``workers`` processes.
         memory_bytes: resident size of builder and workers together.
         store_bytes, work_bytes: size of the new segments, and of temporary files.
         free_bytes: free space on the disk of the datastore.
+        fast, tokenization: ``fast`` and ``reason`` of the ``Proof``.
     """
 
     files: int

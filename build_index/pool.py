@@ -136,7 +136,10 @@ def _death(worker: _Worker) -> Unavailable:
 
 @contextmanager
 def segments_here(workers: int) -> Iterator[SegmentMaker]:
-    """Reads in this process, tokenizes in ``workers`` processes, and sorts one segment after the other. See ``OpenMaker``."""
+    """Reads in this process, tokenizes in ``workers`` processes, and sorts one segment after the other. See ``OpenMaker``.
+
+    With one worker, this process tokenizes.
+    """
     with closing(WorkerPool(workers) if workers > 1 else BlockEncoders()) as encoders:
         yield partial(_make_segments, encoders)
 

@@ -17,7 +17,7 @@ DAMAGED_CHARACTERS = 200
 DAMAGED = object()
 """Stands for a damaged element of an array."""
 _LONGEST = 12
-"""More characters than any word, number or escape in which JSON may be cut off."""
+"""An error within this many characters of a text's end may mean that a word, number or escape is cut off there."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -93,7 +93,7 @@ def read_array(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
 
 
 def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
-    """Yield the complete elements of a JSON array, each with its first and last place in ``text``.
+    """Yield the complete elements of a JSON array, each after its begin and its end (exclusive) in ``text``.
 
     ``text`` begins after the opening bracket, and may be cut off. A damaged element is DAMAGED, as in ``read_array``. The last
     tuple has the place where reading ended, twice, and None.

@@ -29,10 +29,10 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 
 
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Records | TokenRun, int]]:
-    """Yield batches of rows, each with the number of bytes of the file read so far. A batch has at most 1 MiB, or one row.
+    """Yield batches of rows, each with the number of bytes of the file read so far.
 
-    With a tokenizer, the rows come from a column of texts or conversations, if the file has one. Otherwise the rows are the lists
-    of ids in ``input_ids``.
+    A batch has one row, or at most 1 MiB in the column of texts or ids. With a tokenizer, the rows come from a column of texts or
+    conversations, if the file has one. Otherwise the rows are the lists of ids in ``input_ids``.
 
     Raises:
         Unsupported: pyarrow is not installed.

@@ -186,7 +186,10 @@ def _read(file: InputFile, options: BuildOptions, token_width: str, chunks: Chun
 
 
 def read_large_text(path: str, chunks: Chunks) -> Iterator[tuple[Texts, int]]:
-    """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Documents are cut after line ends."""
+    """Yield documents of about 1 MiB, each with the number of bytes of the file read so far.
+
+    Documents are cut after line ends, or after whole characters if there are no line ends.
+    """
     offset, rest = 0, b""
     bytes_read = 0
     for chunk, bytes_read in chunks:

@@ -39,7 +39,8 @@ class LeftOut:
 def read_chat(record: Any, rules: RecordRules, place: str) -> str | LeftOut | None:
     """Render a conversation, or a request with its first answer, as text. None if the record has neither.
 
-    If a response has no request, its first answer is the text.
+    If a response has no request, its first answer is the text. Returns ``LeftOut`` for a request without an answer, and for a
+    conversation that has no messages or that the template rejects.
 
     Raises:
         InvalidArgument: a message is malformed, or there is no chat template.

@@ -29,7 +29,8 @@ class BuildReport:
         other_seconds: wall time of each other part of this run.
         run_text_bytes, run_tokens: bytes of text and number of tokens that this run processed.
         resumed_segments: number of segments kept from an interrupted run.
-        peak_memory_bytes: sum of the largest resident sizes of the builder and each worker.
+        peak_memory_bytes: sum of the largest resident sizes of the builder and each worker. On Ray: of the builder and the largest
+            task.
         workers: number of tokenizing processes.
         left_out: number of records that yield no document.
         replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.

@@ -1,4 +1,4 @@
-"""Counts what a build takes, and lists what it leaves out in a file of JSON lines."""
+"""Counts what a build reads. Lists in a file of JSON lines what the build leaves out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SkippedLog:
     """
 
     def __init__(self, path: Path | None, files: Sequence[Skipped] = (), keep: int = 0) -> None:
-        """Without a ``path``, nothing is written. The first ``keep`` bytes of a file stay; a new one begins with ``files``."""
+        """Without a ``path``, nothing is written. The first ``keep`` bytes of the file stay. If none stay, ``files`` come first."""
         self._path, self._files, self._keep = path, files, keep
         self.size = self._start = 0
 
@@ -82,8 +82,8 @@ class BuildCounts:
         tokens: number of tokens, without separators.
         text_bytes: bytes of UTF-8 text; for tokenized corpora, bytes of token ids.
         replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
-        left_out: number of records that yield no document: requests without an answer, conversations that the chat
-            template rejects.
+        left_out: number of records that yield no document, such as requests without an answer, conversations that the chat
+            template rejects, and damaged records.
         routed, checked, differed: see ``suffolk.build_index.encoder.EncodedTexts``.
     """
 

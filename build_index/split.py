@@ -28,7 +28,7 @@ MAX_SHARDS = 64
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """One shard: its folder, and its numbers of segments, documents and tokens."""
+    """One shard: its folder, its numbers of segments, documents and tokens, and the bytes of its segments."""
 
     path: str
     segments: int
@@ -45,8 +45,8 @@ def split(store: str | Path, output: str | Path, shards: int) -> list[ShardRepor
 
     Raises:
         NotFound, Corruption: there is no datastore, or it is damaged.
-        InvalidArgument: ``output`` exists, is inside ``store`` or is on another file system, there are fewer segments than
-            shards, or documents are deleted.
+        InvalidArgument: ``output`` exists, is inside ``store`` or is on another file system, ``shards`` is out of 1..64, there are
+            fewer segments than shards, or documents are deleted.
         Unavailable: another process writes to ``store``.
         ResourceExhausted, PermissionDenied: ``output`` cannot be written.
     """

@@ -46,7 +46,10 @@ class BuildTarget:
         return RecordRules(self.template, self.fingerprint, self.vocab_size)
 
     def settings(self, options: BuildOptions, generation: int) -> dict[str, Any]:
-        """The settings that the content of segments depends on. If one changes, an interrupted build starts again."""
+        """The settings that the content of segments depends on, and the generation.
+
+        If one changes, except the generation, an interrupted build starts again.
+        """
         return {
             "generation": generation,
             "mode": options.mode,
@@ -71,6 +74,7 @@ def find_target(options: BuildOptions) -> BuildTarget:
 
     Raises:
         NotFound: the tokenizer, or the datastore to append to, does not exist.
+        Corruption: one of them is damaged.
         Unsupported: tokenizer, vocabulary or order depth differ from the datastore to append to.
         InvalidArgument: neither a tokenizer nor a vocabulary size is given, or they contradict each other.
     """

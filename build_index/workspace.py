@@ -262,7 +262,7 @@ def appearing_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
-    """Turn the error of a write to ``path`` into Suffolk's. ``option``: with which the user can choose another path."""
+    """Turn the error of a write to ``path`` into Suffolk's. ``option``: the option by which the user can choose another path."""
     try:
         yield
     except OSError as error:

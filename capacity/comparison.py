@@ -35,7 +35,11 @@ _WARM_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Results of a simulation after the warm-up. ``seconds``: of each call to all shards. ``busy``: share of the servers' time."""
+    """Results of a simulation after the warm-up.
+
+    ``seconds``: of each call to all shards. ``busy``: share of the time for which servers work. ``retried``: number of calls to
+    failed servers, which were sent again; the warm-up counts too.
+    """
 
     seconds: list[float]
     duration: float
@@ -44,7 +48,7 @@ class Simulated:
 
     @property
     def calls_per_second(self) -> float:
-        """Answered calls."""
+        """Answered calls a second."""
         return len(self.seconds) / self.duration
 
     def quantile(self, share: float) -> float:
@@ -53,7 +57,7 @@ class Simulated:
 
 
 def simulate(shard: ShardModel, nodes: int, calls: int, seed: int = 0, failing: int = 0) -> Simulated:
-    """Simulate about ``calls`` calls to ``nodes`` nodes of each shard, of which ``failing`` fail during the warm-up.
+    """Simulate about ``calls`` calls to ``nodes`` nodes of each shard. ``failing`` of the nodes fail during the warm-up.
 
     Raises:
         Unsupported: SimPy is not installed.

@@ -20,7 +20,7 @@ def token_width(vocab_size: int) -> int:
 
 
 def segment_bytes(tokens: float, documents: float, vocab_size: int, table_bytes: float) -> float:
-    """Bytes of a segment file with this many tokens (without separators) and documents. ``table_bytes``: a document's row."""
+    """Bytes of a segment file with this many tokens (without separators) and documents. ``table_bytes``: of a document's row."""
     body = (
         (tokens + documents) * token_width(vocab_size)
         + tokens * POSITION_BYTES

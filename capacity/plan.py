@@ -24,7 +24,8 @@ class CapacityPlan:
     Attributes:
         shard: one of its equal shards.
         replicas: nodes of each shard that carry the load. Spare nodes are added to them.
-        limits: for each limit by name, the nodes that it alone requires, without spares. The load's limit is for these shards.
+        limits: for each limit by name, the nodes that it alone requires, without spares. The limits of the load (all but disk and
+            memory) hold for this number of shards.
     """
 
     shard: ShardModel
@@ -63,7 +64,7 @@ def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
 
 
 def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
-    """Yield the shards to try: for each number of segments the fewest shards, with each number of search threads."""
+    """Return the shards to try: for each number of segments in a shard the fewest shards, with each number of search threads."""
     most = min(MAX_SHARDS, need.segments)
     counts = sorted({-(-need.segments // -(-need.segments // count)) for count in range(1, most + 1)})
     threads = [count for count in THREADS if count <= need.node.cores]

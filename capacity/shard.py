@@ -15,7 +15,7 @@ LIVE_SEGMENTS = 16
 """The most segments of a live store beside the datastore. Each counts as a segment of ``ServiceCosts.segment_tokens``."""
 TAIL = 0.99
 GRAIN = 8
-"""Contexts that a search thread takes at once (csrc/core/snapshot.cc)."""
+"""Contexts that a search thread takes at once (csrc/bindings/searched.h)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _LISTS = (list, tuple, np.ndarray)
 
 
 def whole_numbers(name: str, values: object) -> int | list[int]:
-    """Check one whole number, or a list of whole numbers."""
+    """Check one whole number, or a list of whole numbers. Returns it as ints."""
     if isinstance(values, _INTEGERS):
         return int(values)
     if not is_list(values):

@@ -36,7 +36,7 @@ def check_range(name: str, value: float, least: float, most: float = math.inf, o
 
 
 def in_words(least: float, most: float) -> str:
-    """A range of numbers, without 0 if it begins at ``ABOVE_0``."""
+    """Format a range of numbers, such as "between 1 and 8", or "above 0" if ``least`` is ``ABOVE_0``."""
     if least == ABOVE_0:
         return f"above 0 and at most {most}" if most < math.inf else "above 0"
     return f"between {least} and {most}" if most < math.inf else f"{least} or more"

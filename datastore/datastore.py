@@ -53,6 +53,7 @@ def open_datastore(
         NotFound: there is no datastore.
         Corruption: a file is damaged or missing, or differs from its entry in the manifest.
         Unsupported: a newer version wrote a file.
+        PermissionDenied: a file cannot be read.
         ResourceExhausted: the system refuses to lock that much memory.
     """
     while True:
@@ -220,7 +221,8 @@ class Datastore(Retriever):
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments.
 
-        ``tokens`` and ``documents`` exclude ``deleted_tokens`` and ``deleted_documents``.
+        Further facts are bytes_per_token and token_width, which is bytes. ``tokens`` and ``documents`` exclude ``deleted_tokens``
+        and ``deleted_documents``.
         """
         self.native()
         manifest = self.manifest
@@ -257,8 +259,9 @@ class Datastore(Retriever):
         }
 
     def resident_bytes(self) -> int | None:
-        """Bytes of the segment files in the page cache, whichever process read them. The time is proportional to the size.
+        """Bytes of the segment files in the page cache, whichever process read them.
 
+        Files above 4 GiB are estimated from a sample of a million pages.
         None if the system refuses to answer. It answers only to the files' owner and to users with write permission.
         """
         self.native()
@@ -293,6 +296,7 @@ class Datastore(Retriever):
 
         Raises:
             Corruption: names the file and the place.
+            InvalidArgument: ``depth`` is none of these.
         """
         self.native()
         for segment in (*self._segments, *self._deletions):

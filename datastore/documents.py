@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     """An entry of a document table.
 
     Attributes:
-        source: the document's id: a path, a path and a line, or a path and an id; None if no id was recorded.
+        source: the document's id: a path, a path and a line, or a path and an id; None or empty if no id was recorded.
         metadata: field -> value, for the fields that the build keeps (``--metadata``) and the record has.
     """
 
@@ -133,7 +133,7 @@ def checked_metadata(source: str, metadata: Metadata) -> Metadata:
     """Return ``metadata`` without null values, in the form that a document table can hold.
 
     Raises:
-        InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
+        InvalidArgument: it is no mapping, a value is not a text, finite number or boolean, or it has more than 16 KiB as JSON.
     """
     if not isinstance(metadata, Mapping):
         raise InvalidArgument(f"{source}: metadata is of type {type(metadata).__name__}; give a dict")

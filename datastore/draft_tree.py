@@ -85,8 +85,8 @@ class DraftTree:
         """Check the arrays, and return this tree.
 
         Raises:
-            InvalidArgument: an array has another type, lengths differ, or a parent does not precede its child. Or a score is
-                outside 0..1, or a token id is outside 0..vocab_size-1. ``counts`` are not checked.
+            InvalidArgument: an array has another type or length, a parent does not precede its child, a score is outside 0..1, or
+                an id is outside 0..vocab_size-1. Not checked are ``counts``, and whether a child's score exceeds its parent's.
         """
         validate_all([self], vocab_size)
         return self

@@ -25,7 +25,7 @@ class SuffolkError(Exception):
     """Base of every error that Suffolk raises on purpose.
 
     Args:
-        parts: joined to the message.
+        parts: the parts of the message, which are joined.
         change: what the failed call has changed.
         retry_seconds: seconds after which the same call may succeed. None: it would fail again, or nothing is known.
     """

@@ -16,15 +16,16 @@ from suffolk.datastore.readers import ReaderFile
 CHECK_SECONDS = 0.2
 """Seconds between two checks. A check is one ``stat``. It also sees changes by other machines on shared disks."""
 RETRY_SECONDS = 0.5
-"""Longest pause before a generation is tried again that could not be served."""
+"""Longest pause after a failed attempt to serve a generation, until the next attempt."""
 LOG = logging.getLogger("suffolk.datastore")
 
 
 class GenerationFollower:
-    """Calls a function for every published generation, which a thread notices. Thread-safe.
+    """Calls a function when a thread notices a newly published generation. Thread-safe.
 
-    If a generation cannot be served, this is logged once. After ``Unsupported``, only the next generation is tried. After other
-    errors, the same generation is tried again.
+    Only the newest generation counts: one that is replaced before the thread notices it is skipped. If a generation cannot be
+    served, this is logged once. After ``Unsupported``, only the next generation is tried. After other errors, the same generation
+    is tried again.
 
     Attributes:
         problem: why the published generation is not served; empty if it is served.

@@ -18,8 +18,10 @@ def is_path(name: str) -> bool:
 
 
 def model_file(name_or_path: str | Path, file: str) -> Path | None:
-    """The path of ``file`` of a model; None if it is missing. Searches a model on disk, or the hub and its local
-    cache."""
+    """The path of ``file`` of a model; None if it is missing. Searches a model on disk, or the hub and its local cache.
+
+    If the folder of a LoRA adapter lacks the file, the adapter's base model is searched. Raises the errors of ``adapter_base``.
+    """
     path = expand(name_or_path)
     if path.exists() or is_path(str(name_or_path)):
         folder = path if path.is_dir() else path.parent

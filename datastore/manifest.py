@@ -51,7 +51,7 @@ class Manifest:
         order_depth: the smallest order depth of the segments.
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: time of publication, in ISO 8601, UTC.
-        settings: the settings of the build, for information only; no code reads them.
+        settings: facts about each build, for information only. An appending build keeps those of the earlier builds.
         deletions: deletion segments, which hold the deleted documents of the live segments (datastore/open_segment.py).
         live_sequence: the last sequence number that a live store wrote to segments (serving/store/live_store); 0 if there is none.
             All documents up to this number are in the segments, except documents of groups and deleted documents.
@@ -93,6 +93,7 @@ def read_manifest(store: Path) -> Manifest:
         NotFound: there is no folder ``store``, or no datastore in it.
         Corruption: the manifest is damaged.
         Unsupported: a newer version wrote it.
+        PermissionDenied: it cannot be read.
     """
     path = store / MANIFEST_NAME
     try:
@@ -144,6 +145,7 @@ def publish(store: Path, manifest: Manifest) -> None:
     Raises:
         InvalidArgument: a segment file is missing or has another size.
         ResourceExhausted: the disk is full, or the manifest would be larger than readers allow.
+        PermissionDenied: the folder cannot be written to.
     """
     for entry in manifest.files():
         path = store / SEGMENTS_NAME / entry.name

@@ -28,7 +28,7 @@ _SUMS = ("tokens", "documents", "bytes")
 
 
 class MergedDatastore(Retriever):
-    """Answers like one datastore with all documents of ``stores``. Each document counts as often as the weight of its store.
+    """Answers like one datastore with all documents of ``stores``. A document in a store of weight w counts w times.
 
     So the longest match over all stores is used, counts are weighted sums, and a score is a share of the weighted occurrences.
     Answers are exact. Each call searches the generations that the stores serve when it begins. Thread-safe.
@@ -42,7 +42,8 @@ class MergedDatastore(Retriever):
             weights: a whole number of 1..16 for each store; empty: all are 1. Only their ratios count.
 
         Raises:
-            InvalidArgument: there are too many stores, a weight is out of range, or the stores differ in vocabulary or tokenizer.
+            InvalidArgument: there are no stores or too many, a weight is missing or out of range, or the stores differ in
+                vocabulary or tokenizer.
             Unsupported: a store can only be searched alone.
         """
         require_weights(weights or [1] * len(stores), len(stores))
@@ -93,7 +94,10 @@ class MergedDatastore(Retriever):
         return counts
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. Every store that has the pattern gives occurrences, each once. Weights are ignored."""
+        """See ``Retriever.occurrences``. The stores that have the pattern share ``limit`` evenly.
+
+        No occurrence is returned twice, and weights are ignored.
+        """
         query.check(self._order_depth)
         scope = "store" if query.group is None and query.scope is None else self.group_keys(query.whole)[1]
         if scope != "store":
@@ -169,6 +173,8 @@ def _named(places: Sequence[Occurrence], name: str) -> list[Occurrence]:
 
 def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The info of several datastores as one: sums of tokens, documents and bytes, and ``datastores``, the info of each.
+
+    The generation is the highest of all, and the order depth is the smallest.
 
     Raises:
         InvalidArgument: the datastores differ in their vocabulary or tokenizer.

@@ -29,7 +29,7 @@ class Condition:
     operand: str
 
     def holds(self, origin: Origin) -> bool:
-        """Whether the condition is true. Values are compared as JSON text. For a missing field, only ``!=`` is true."""
+        """Whether the condition is true. Numbers and booleans are compared as JSON. For a missing field, only ``!=`` is true."""
         value = origin.source if self.field == "source" else origin.metadata.get(self.field)
         if value is None:
             return self.operator == "!="

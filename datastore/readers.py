@@ -53,7 +53,7 @@ class ReaderFile:
     """The locked file of this process. Only one thread at a time may call ``write``."""
 
     def __init__(self, store: Path) -> None:
-        """Create the file. Without permission to write in ``store``, there is no file, and commands do not report this process."""
+        """Create the file. If this fails, for example without permission to write, commands do not report this process."""
         self._path: Path | None = None
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         hidden = store / READERS_NAME / f".{name}"

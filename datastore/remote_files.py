@@ -18,7 +18,7 @@ PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file at a URL. ``version`` changes with its content, as far as the store shows it (63 bits)."""
+    """A file at a URL. ``version`` (63 bits) changes with the file's content, as far as the store shows changes."""
 
     url: str
     size: int

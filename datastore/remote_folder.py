@@ -110,7 +110,8 @@ class RemoteFolder:
     def create(self, name: str, content: bytes) -> bool:
         """Write ``content`` to ``name``. If the file exists, write nothing and return False.
 
-        Of several callers, only one gets True. In stores without conditional writes, all may get True, and the last write wins.
+        Of several callers, only one gets True. Stores without conditional writes are an exception: there all callers may get
+        True, and the last write wins.
         """
         with storage_errors(self.place(name)), suppress(FileExistsError):
             if self._is_local:

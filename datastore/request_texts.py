@@ -41,7 +41,7 @@ class ContextIndex:
         self.native.truncate(size)
 
     def follow(self, ids: Tokens) -> None:
-        """Extend or cut the text so that it equals ``ids``. One of the two must be the beginning of the other.
+        """Extend or cut the text so that it equals ``ids``. One of the two must be the beginning of the other (not checked).
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.
@@ -73,8 +73,9 @@ class ParallelTexts:
         return self._native.size
 
     def follow(self, number: int, ids: Tokens) -> None:
-        """Extend or cut text ``number``, which is empty if new, so that it equals ``ids``. One must be the beginning of the
-        other.
+        """Extend or cut text ``number`` so that it equals ``ids``. A new text is empty.
+
+        The text must be the beginning of ``ids``, or ``ids`` the beginning of the text. This is not checked.
 
         Raises:
             InvalidArgument: a new id is outside the vocabulary; no token is added.

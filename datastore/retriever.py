@@ -175,7 +175,7 @@ class Retriever(Protocol):
         16 * (``most`` + 16) occurrences are examined. If a context occurs more often, the number may be too small. It is never too
         large.
 
-        ``query.scope`` is ``store`` or ``group``.
+        ``query.scope`` is ``store`` or ``group``. REQUIRES: ``native`` returns an index.
 
         Raises:
             InvalidArgument: a context has more tokens than the order depth.
@@ -194,7 +194,9 @@ class Retriever(Protocol):
         group: str | None = None,
         scope: str | None = None,
     ) -> list[Occurrence]:
-        """Up to ``limit`` occurrences of the whole ``pattern``, spread evenly over all its occurrences in a segment.
+        """Up to ``limit`` occurrences of the whole ``pattern``.
+
+        Segments are searched in turn until there are ``limit`` occurrences. Those from one segment are spread evenly over it.
 
         Args:
             pattern: a text or token ids. Its length is 1 to the order depth, in tokens.
@@ -268,7 +270,10 @@ class Retriever(Protocol):
         raise Unsupported(f"datastore {self.name} has no groups, only live ones have; leave groups out")
 
     def info(self) -> dict[str, Any]:
-        """Facts of the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
+        """Facts of the datastore: generation, tokens, documents, vocab_size, order_depth, tokenizer, bytes.
+
+        Also segments, unless several datastores or shards are searched as one.
+        """
         ...
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ class Table:
 
     Attributes:
         headers: names of the columns.
-        rows: one value for each column. Floats are shown with three significant digits, None as "-".
+        rows: one value for each column. Floats below 1000 are shown with three significant digits, larger ones as whole numbers,
+            None as "-".
     """
 
     headers: Sequence[str]

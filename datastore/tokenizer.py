@@ -27,9 +27,12 @@ SLOW_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "voc
 def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
     """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; truncation and padding are off.
 
+    If the folder of a LoRA adapter has no tokenizer, the tokenizer of its base model is loaded.
+
     Raises:
         NotFound: no file or folder has the name, the folder has no tokenizer, or the hub has no tokenizer or cannot be reached.
-        Corruption: the file is no tokenizer.
+        Corruption: the file is no tokenizer, or the adapter's configuration is damaged.
+        Unsupported: the tokenizer has another form, and transformers, which converts it, is not installed.
     """
     path = expand(name_or_path)
     if path.is_dir():

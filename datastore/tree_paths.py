@@ -27,7 +27,7 @@ class Paths(NamedTuple):
 
 
 def tree_paths(tree: DraftTree | Paths) -> list[list[int]]:
-    """The tokens from the context to each node, the node's own included."""
+    """For each node, the tokens after the context on the path to the node, its own token included."""
     paths: list[list[int]] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         paths.append([*(paths[parent] if parent >= 0 else ()), token])
@@ -44,7 +44,7 @@ def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
 
 
 def accepted_length(trees: Sequence[DraftTree], text: Ids) -> int:
-    """The most leading tokens of ``text`` that form a path of one of ``trees`` from its root."""
+    """How many first tokens of ``text`` form a path from the root in one of ``trees``: the largest number of all trees."""
     return _native.accepted_lengths([(_native.Drafts([trees]), 0, np.asarray(text, np.int32))])[0]
 
 

@@ -24,7 +24,7 @@ class WatchedDatastore(Retriever):
 
     A thread opens a new generation and searches it once for the contexts of the last batch, to map the pages that callers need.
     Then it replaces one reference. Running calls finish in the old generation, which is freed after the last of these calls. A
-    generation that cannot be opened, or has another vocabulary or tokenizer, is logged and not served. Thread-safe.
+    generation that cannot be opened, or has another vocabulary, tokenizer or order depth, is logged and not served. Thread-safe.
     """
 
     def __init__(self, path: str | Path, residency: str = "mmap", threads: int = 0) -> None:

@@ -200,7 +200,7 @@ def open(
         path_or_url: a folder, a URL (``suffolk.serving.net.url``), or the address of several servers
             (``suffolk.serving.clients.fanout.topology``).
         residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not
-            allowed with a URL of a service, because the server decides.
+            allowed with a URL of a service, because the server decides. For appending, it is one of the settings.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
         watch: whether to follow newly published generations: on disk within a second, in storage within ten. A service always
             follows.
@@ -210,9 +210,10 @@ def open(
             the right to append. Of several servers, the leading copy gets the appended documents.
 
     Raises:
-        NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``. For a URL of
-            storage also PermissionDenied and Unavailable.
-        InvalidArgument, Unavailable: see ``suffolk.serving.clients.remote_datastore.connect``.
+        NotFound, Corruption, Unsupported, PermissionDenied, ResourceExhausted: see
+            ``suffolk.datastore.datastore.open_datastore``. For a URL of storage also Unavailable.
+        InvalidArgument, Unavailable, DeadlineExceeded: see ``suffolk.serving.clients.remote_datastore.connect``.
+        InvalidArgument: an argument does not fit the kind of datastore, for example ``append`` to a URL of storage.
         Unavailable: another process has the folder open for appending.
     """
     from suffolk.datastore.errors import InvalidArgument

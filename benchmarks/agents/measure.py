@@ -70,7 +70,7 @@ class AgentOptions(AgentTasks):
 
 
 def measure_agents(options: AgentOptions) -> dict[str, Any]:
-    """Run the whole measurement, or up to Ctrl-C; return the results by name.
+    """Run the measurement to its end or to Ctrl-C; return the results by name.
 
     In each turn the prompt holds the current file and no earlier turn. So prompt lookup searches only the file. A store also
     holds text of earlier turns and sessions. All methods generate the same answers, because each turn has its own seed.

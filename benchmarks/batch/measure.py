@@ -34,7 +34,10 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One run of one method at one batch size. ``outputs``: the tokens of each request. ``seconds``: wall time."""
+    """One run of one method at one batch size. ``outputs``: the tokens of each request. ``seconds``: wall time.
+
+    ``batched_requests``: number of requests in each pass, summed over passes.
+    """
 
     size: int
     way: str
@@ -62,8 +65,8 @@ def measure_batches(options: DecodingOptions, sizes: Sequence[int]) -> dict[str,
     """Run the prompts through one engine at every batch size with every method, in turn; return the results by name.
 
     A finished request is replaced by the next, so the batch stays full until no request waits. All methods and sizes run the same
-    requests. The requests are all prompts, repeated until their number is twice the largest batch size. After Ctrl-C the results
-    cover the sizes that all methods completed in a round.
+    requests: all prompts, repeated if they are fewer than twice the largest batch size. After Ctrl-C the results cover the sizes
+    that all methods completed in a round.
 
     Raises:
         InvalidArgument: a size is below 1.

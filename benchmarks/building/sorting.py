@@ -126,7 +126,7 @@ def _check(tokens: Tokens, positions: Tokens, options: BuildingOptions, store: M
 
 
 def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
-    """Return inputs that consist only of repeats, which are the worst case for a comparison sort."""
+    """Yield named inputs that consist only of repeats, which are the worst case for a comparison sort."""
     if size:
         tokens = tokens[tokens != separator(tokens.dtype)]
         yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(ended(tokens[: size // COPIES]), COPIES)

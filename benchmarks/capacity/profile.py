@@ -45,7 +45,7 @@ BATCHES = (1, 32)
 CLIENTS = 4
 """Clients that keep the server busy all the time."""
 LOAD_SHARE = 0.6
-"""Calls a second under load, as a share of the calls that a busy server answers. Capacity plans assume this share.
+"""Calls a second under load, as a share of the calls that a busy server answers. Capacity plans use the costs at this load.
 
 A less loaded server spends more time on waking threads.
 """
@@ -144,7 +144,7 @@ def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0)
 
     Args:
         max_nodes: nodes of a draft.
-        seconds: of each of four loads of the server.
+        seconds: duration of each of the four loads of the server.
 
     Raises:
         NotFound, Corruption: the datastore is missing or damaged.

@@ -71,7 +71,7 @@ class RecordedDrafter(CountingDrafter):
         self._text = np.zeros(0, np.int32)
 
     def replay(self, prompt: Sequence[int], generated: Sequence[int]) -> None:
-        """Draft ``generated`` from now on, in place of an earlier text, for all requests whose text begins like ``prompt``."""
+        """Draft along the text of ``prompt`` and ``generated`` from now on, and along no earlier text. Other texts get no draft."""
         self._text = np.asarray([*prompt, *generated], np.int32)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:

@@ -45,7 +45,7 @@ _ROUNDS = 5
 
 
 def measure_decoding(options: DecodingOptions) -> dict[str, Any]:
-    """Run the whole measurement, or up to Ctrl-C; return the results by name.
+    """Run the measurement to its end or to Ctrl-C; return the results by name.
 
     Raises:
         NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.

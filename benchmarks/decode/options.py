@@ -21,7 +21,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """Settings of ``suffolk bench decode``. Checked when made.
+    """Settings of ``suffolk bench decode`` and of other measurements that decode. Checked when made.
 
     Attributes:
         model: folder or hub name of the target.

@@ -87,8 +87,8 @@ def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlai
 def token_rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
     """Return the total tokens per second of all runs, without the prompt passes.
 
-    ``parts``: names of further parts of the time to include. With any of these, one token of each run does not count;
-    without, the tokens of its prompt pass do not.
+    ``parts``: names of further parts of the time to include. If any are given, one token of each run does not count. If none are
+    given, the tokens of its prompt pass do not count.
     """
     seconds = total(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(total(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0

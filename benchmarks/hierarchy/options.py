@@ -27,7 +27,10 @@ _LAST = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchyOptions:
-    """Settings of ``suffolk hierarchy plan --measure``. Without a ``stack``, the best plans run. ``dtype``: of the draft model."""
+    """Settings of ``suffolk hierarchy plan --measure``. Without a ``stack``, the best plans run.
+
+    ``dtype``: data type of the draft model's weights.
+    """
 
     GROUP = "measuring"
     prompts: tuple[Path, ...] = option((), ".jsonl files, or folders of them", metavar="PATH", several=True)

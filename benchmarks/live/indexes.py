@@ -36,7 +36,7 @@ class Pieces:
         return sum(map(len, self.appended))
 
     def parts(self, count: int, tokens: int) -> Iterator[list[Ids]]:
-        """Return the first ``tokens`` tokens in up to ``count`` parts."""
+        """Yield the first ``tokens`` tokens, up to the end of a document, in up to ``count`` parts."""
         ends = np.cumsum([len(piece) for piece in self.appended])
         last = int(np.searchsorted(ends, tokens)) + 1
         for part in np.array_split(np.arange(min(last, len(ends))), count):

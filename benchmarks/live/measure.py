@@ -93,8 +93,8 @@ def _limit(index: GrowingIndex, options: LiveBenchOptions) -> int:
 
 
 def _fill(index: GrowingIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, int]:
-    """Append all documents to an index. Return the memory that it counts itself, and the process's growth, at the end and at
-    most."""
+    """Append documents to an index, up to its limit of tokens. Return the bytes that the index counts itself, and the growth of
+    the process's memory: at the end, and at its peak."""
     [part] = pieces.parts(1, _limit(index, options))
     with part_progress(len(part), f"documents in memory, {index.name}") as done:
         before = most = resident_memory()["anonymous"]
@@ -147,7 +147,7 @@ def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces, seed: int) -> dict[
 
 
 def _core(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
-    """Measure the latency of a lookup and of a draft in C++."""
+    """Measure the latency of a lookup plus a draft in C++."""
     taken: list[npt.NDArray[np.float64]] = []
     for begin in range(0, len(pieces.contexts), _CHUNK):
         chunk = pieces.contexts[begin : begin + _CHUNK]
@@ -159,7 +159,7 @@ def _core(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[st
 
 
 def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
-    """Measure the latency of a lookup and of a draft in C++ while another thread appends documents at a fixed rate."""
+    """Measure the latency of a lookup plus a draft in C++ while another thread appends documents at a fixed rate."""
     ended = threading.Event()
     appended = 0
 

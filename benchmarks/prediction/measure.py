@@ -77,7 +77,7 @@ class PredictionWay:
 
 
 def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
-    """Run the whole measurement, or up to Ctrl-C; return the results by name.
+    """Run the measurement to its end or to Ctrl-C; return the results by name.
 
     Each ``PredictionWay`` has its own drafters and its own planner budget. Both learn from one prompt to the next.
 

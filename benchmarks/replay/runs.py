@@ -108,7 +108,7 @@ def _replayed(
 
 
 def _load(setting: ReplaySetting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
-    """Load the untrained networks that drafter ``name`` needs."""
+    """Load the models that drafter ``name`` needs; none without a target."""
     if setting.target is None:
         return []
     only = None if name == "hybrid" else name

@@ -49,7 +49,7 @@ NOTES = (
 
 
 def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
-    """Run the whole measurement, or up to Ctrl-C; return the results by name.
+    """Run the measurement to its end or to Ctrl-C; return the results by name.
 
     All answers of an epoch are queued, prompt by prompt; ``options.samples`` of them run at once. All methods generate the same
     answers, because each answer has its own seed and drafts do not change the text. Each method has its own drafter, its own
@@ -132,7 +132,7 @@ class _Epochs:
         ]
 
     def _decode(self, way: str, epoch: int) -> tuple[dict[str, Any], Answers]:
-        """Generate an epoch's answers with one method. Its memory keeps each answer when it ends. The time includes this."""
+        """Generate an epoch's answers with one method, whose memory keeps each ended answer. The time includes the keeping."""
         memory = self.memories[way]
         with self.decoder.clock():
             kept, begin = memory.seconds, time.perf_counter()

@@ -89,7 +89,8 @@ class Load:
         seconds: duration.
         answered: seconds of each answered call.
         refused: seconds of each refused call.
-        codes: calls by status code; hinted: refusals that said when to try again.
+        codes: calls by status code.
+        hinted: number of refusals that said when to try again.
     """
 
     seconds: float = 0.0
@@ -100,7 +101,8 @@ class Load:
 
 
 def run_closed(target: str, requests: Sequence[bytes], clients: int, seconds: float, deadline: float) -> Load:
-    """Let each of ``clients`` send its next call when its last call has ended, or RETRY_SECONDS after a refusal."""
+    """Let each of ``clients`` send its next call when its last call has ended. After a refusal, the client first waits as long as
+    the server says, by default RETRY_SECONDS."""
     return asyncio.run(_run(target, requests, deadline, seconds, partial(_by_clients, clients)))
 
 

@@ -36,7 +36,7 @@ class EncodedReference:
 
     Attributes:
         block: reference to the ``EncodedBlock``.
-        facts: numbers of the block.
+        facts: its length, counts and memory.
         place: where the block ends in the inputs.
     """
 
@@ -58,7 +58,7 @@ class BlockSource:
     wait: Callable[[Any], None]
 
     def blocks(self) -> Iterator[EncodedReference]:
-        """Yield the encoded blocks in order. ``BLOCKS_PER_CORE`` blocks for each core are in flight, and the readers' blocks.
+        """Yield the encoded blocks in order. In flight are ``BLOCKS_PER_CORE`` blocks for each core, and what readers read ahead.
 
         Raises:
             Lost, SuffolkError: as ``ray_errors``.

@@ -18,8 +18,8 @@ namespace {
 using namespace py::literals;
 using Parts = std::vector<std::shared_ptr<Searched>>;
 
-// Several indexes, searched as one index that holds each document as often as the weight of its part. Each call takes new
-// snapshots.
+// Several indexes, searched as one index that holds each document w times, where w is the weight of its part. Each call takes
+// new snapshots.
 class MergedSearcher : public Searched {
  public:
   MergedSearcher(const Parts& parts, std::vector<std::uint32_t> weights, unsigned threads)

@@ -21,7 +21,8 @@ std::uint64_t gallop(std::uint64_t lo, std::uint64_t hi, Predicate before) noexc
   return partition_point(lo, hi, before);
 }
 
-// Compares the suffix of this rank with the pattern, whose first `depth` tokens agree: < 0, 0 (it begins with the pattern) or > 0.
+// Compares the suffix of this rank with the pattern. Their first `depth` tokens agree. Returns < 0, 0 (the suffix begins with the
+// pattern) or > 0.
 int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::uint32_t> pattern, std::uint32_t depth) noexcept {
   for (; depth < pattern.size(); ++depth) {
     const std::uint32_t token = suffixes.token(rank, depth);

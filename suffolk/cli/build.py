@@ -137,7 +137,7 @@ def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
 
 
 def _folder(options: Options) -> Path:
-    """The folder in which the datastore is built. Raises InvalidArgument if an option applies only to URLs."""
+    """The folder in which the datastore is built. Raises InvalidArgument for a given option that applies only to URLs."""
     if is_storage_url(options.output):
         return options.work_folder or Path(tempfile.gettempdir(), "suffolk-build")
     if useless := {"work_folder", "keep"} & set(options.given):

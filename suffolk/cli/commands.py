@@ -78,7 +78,7 @@ FILES = {
     ),
     "bench.of_decoding": tuple(f"bench {each}" for each in ("batch", "worker", "prediction", "rollouts", "agents")),
 }
-"""Map from a module to its commands. The module's ``COMMANDS`` has their last words as keys. Others have their own modules."""
+"""Map from a module to its commands. The module's ``COMMANDS`` has their last words as keys. Others are modules themselves."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
@@ -98,7 +98,8 @@ class Command:
         examples: command lines, with remarks.
         options: the class of its options.
         run: returns the exit code; None is 0.
-        run_words: runs with the words of the command line, before they are read as options; None: it needs the options.
+        run_words: called with the words of the command line, before they are read as options. If it returns None, ``run`` follows.
+            None: only ``run`` is called.
     """
 
     help: str

@@ -48,7 +48,7 @@ def explain(
     Args:
         tokenizer: the target's; None to show token ids.
         explanation: of a hybrid drafter, else empty.
-        colours: where the text is shown in colours. If it is not, the output repeats the text with marks.
+        colours: which outputs have colours. If stdout has none, the output repeats the text, in colours or with marks.
     """
     tokens = [token for step in steps for token in step.tokens]
     sources = [source for step in steps for source in step.sources]
@@ -61,7 +61,7 @@ def explain(
 def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> list[Passage]:
     """The longest parts of ``tokens`` that occur in ``store``, if they contain a token drafted from a datastore.
 
-    The passages are distinct and do not overlap.
+    At most MOST_PASSAGES are returned. They have SHORTEST tokens or more, are distinct, and do not overlap.
     """
     longest = int(store.info()["order_depth"])
     contexts = [_known(tokens[max(0, end - longest) : end], store.vocab_size) for end in range(1, len(tokens) + 1)]

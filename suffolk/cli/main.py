@@ -28,7 +28,7 @@ _BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 done, 1 an internal error or damage found, 2 bad input, 130 interrupted."""
+    """Run the command line. Return its exit code: the command's, that of its error (``exit_code_of``), or 2 if stdout is closed."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not _open_streams():
         return 2
@@ -105,8 +105,8 @@ def _line(error: BaseException) -> str:
 def exit_code_of(work: Callable[[], int], name: str) -> int:
     """Run ``work``. Returns its exit code, or the exit code of its error. The line of the error begins with ``name``.
 
-    1: an internal error or damage; 2: bad input, or a file that cannot be written; 130: interrupted; 141: the reader of stdout
-    has gone. Other errors are raised.
+    1: an internal error or damage; 2: bad input, too little memory, or a file that cannot be read or written; 130: interrupted;
+    141: the reader of stdout has gone. Other errors are raised.
     """
     try:
         code = work()

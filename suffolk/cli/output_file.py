@@ -85,8 +85,8 @@ class CalibrationOptions(Options):
 
 @contextlib.contextmanager
 def kept_calibration(path: Path | None) -> Iterator[Calibration]:
-    """Yield the calibration in ``path``, or an empty one. It is saved at the end, or at Ctrl-C. Raises the errors of
-    ``read_calibration``."""
+    """Yield the calibration in ``path``, or an empty one. If it has learned something, it is saved at the end, even after Ctrl-C
+    or an error. Raises the errors of ``read_calibration`` and ``require_folder``."""
     require_folder("--calibration", path)
     if path is not None and path.exists() and not path.is_file():
         raise PermissionDenied(f"--calibration {path}: cannot be written; name a file in a folder of yours")

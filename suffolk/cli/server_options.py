@@ -133,7 +133,7 @@ def _with_host(text: str) -> str:
 
 
 def server_settings(server: Server) -> dict[str, Callable[[Any], None]]:
-    """The settings of every server that may change while it runs."""
+    """The settings that may change while a server runs: map from name to the function that applies a value."""
     return {"grace": server.set_grace, "drain": server.set_drain, "log_requests": set_log_requests}
 
 

@@ -82,7 +82,7 @@ def run(options: Options) -> None:
 def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
     """The live datastore of ``--remember``, or None. Raises the errors of ``open_appendable``.
 
-    Of several servers, none needs to lead yet.
+    If ``name`` is the address of several servers, none of them needs to lead yet.
     """
     if name is None:
         yield None

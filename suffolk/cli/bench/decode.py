@@ -66,7 +66,7 @@ class ComparedOptions(DrafterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, PlannerOptions, ReportOptions):
-    """What ``bench decode`` and ``bench batch`` share."""
+    """What ``bench decode``, ``bench batch`` and ``bench worker`` share."""
 
     rounds: Count = option(1, "runs of all prompts", group="prompts")
     temperature: float = option(

@@ -1,4 +1,4 @@
-"""Measurements of decoding, beside 'decode' and 'hybrid': batches, transports, and tasks of several kinds."""
+"""Measurements of decoding, beside 'decode': batches, transports, and tasks of several kinds."""
 
 from __future__ import annotations
 
