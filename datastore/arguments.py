@@ -19,14 +19,14 @@ _LISTS = (list, tuple, np.ndarray)
 
 def whole_numbers(name: str, values: object) -> int | list[int]:
     """Check one whole number, or a list of whole numbers. Returns it as ints."""
-    if isinstance(values, _INTEGERS):
+    if isinstance(values, _INTEGERS) and not isinstance(values, bool):
         return int(values)
     if not is_list(values):
         raise InvalidArgument(
             Field(name), f" is {values!r}, of type {_kind(values)}; give a whole number, or a list of them"
         )
     for index, value in enumerate(values):
-        if not isinstance(value, _INTEGERS):
+        if not isinstance(value, _INTEGERS) or isinstance(value, bool):
             whole_number(f"{name}[{index}]", value)  # raises
     return list(map(int, values))
 

@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     """An entry of a document table.
 
     Attributes:
-        source: the document's id: a path, a path and a line, or a path and an id; None or empty if no id was recorded.
+        source: the document's id: a path, a path and a line, or a path and an id; None if no id was recorded.
         metadata: field -> value, for the fields that the build keeps (``--metadata``) and the record has.
     """
 
@@ -263,7 +263,7 @@ def _origin(entry: Any) -> Origin:
     source, metadata = entry["source"], entry.get("metadata", NO_METADATA)
     if not isinstance(source, str) or not isinstance(metadata, dict) or not all(map(_is_value, metadata.values())):
         raise ValueError("an entry's source or metadata is of the wrong type")
-    return Origin(source, metadata)
+    return Origin(source or None, metadata)
 
 
 def _is_value(value: object) -> bool:

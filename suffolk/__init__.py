@@ -216,11 +216,18 @@ def open(
         InvalidArgument: an argument does not fit the kind of datastore, for example ``append`` to a URL of storage.
         Unavailable: another process has the folder open for appending.
     """
-    from suffolk.datastore.errors import InvalidArgument
+    from suffolk.datastore.errors import Field, InvalidArgument
     from suffolk.datastore.file_systems import is_storage_url
     from suffolk.serving.net.url import is_url, names_several
     from suffolk.serving.open_store import open_store
 
+    unused = {"residency": residency, "cache": cache, "watch": watch or None, "deadline": deadline}
+    if isinstance(path_or_url, str) and (is_url(path_or_url) or names_several(path_or_url)):
+        del unused["watch"], unused["deadline"]  # a service always follows
+    if append and (given := [name for name, value in unused.items() if value is not None]):
+        raise InvalidArgument(
+            Field(given[0]), " has no effect with append; leave it out, or give append=LiveSettings(...)"
+        )
     if append and names_several(str(path_or_url)):
         from suffolk.serving.clients.fanout.appendable import connect_to_append
 

@@ -20,13 +20,16 @@ from suffolk.datastore.text_table import format_table
 
 
 def test_table_columns_line_up() -> None:
-    lines = format_table(("name", "value"), [["a", 1234567], ["longer", 0.12345], ["none", None]]).splitlines()
+    lines = format_table(
+        ("name", "value"), [["a", 1234567], ["longer", 0.12345], ["none", None], ["bound", 999.9]]
+    ).splitlines()
     assert lines == [
         "name        value",
         "------  ---------",
         "a       1,234,567",
         "longer      0.123",
         "none            -",
+        "bound       1,000",
     ]
 
 

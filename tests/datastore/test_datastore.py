@@ -112,6 +112,11 @@ def test_a_closed_datastore_says_so(store, ask):
     [
         (lambda store: store.lookup([1], max_match="3"), "max_match is '3', of type str; it must be a whole number"),
         (lambda store: store.draft([1], max_nodes=2.5), "max_nodes is 2.5, of type float; it must be a whole number"),
+        (
+            lambda store: store.draft_batch([[1]], max_nodes=True),
+            "max_nodes is True, of type bool; give a whole number",
+        ),
+        (lambda store: store.draft_batch([[1]], max_nodes=[True]), "is True, of type bool; it must be a whole number"),
         (lambda store: store.draft([1], max_depth=None), "max_depth is None, of type NoneType"),
         (lambda store: store.decode(5), r"ids is 5; give a sequence of token ids, such as \[5\]"),
     ],

@@ -31,19 +31,19 @@ def entry(name, tokens, documents):
 
 def test_document_table_gives_every_source_back():
     writer = DocumentTableWriter()
-    sources = [f"folder/file-{number}.py é" for number in range(1000)] + ["x" * 10_000]
+    sources = [f"folder/file-{number}.py é" for number in range(1000)] + ["x" * 10_000, ""]
     metadata = [
-        {"license": "mit", "stars": number, "fork": number % 2 == 0} if number % 3 else {} for number in range(1001)
+        {"license": "mit", "stars": number, "fork": number % 2 == 0} if number % 3 else {} for number in range(1002)
     ]
     writer.extend(zip(sources, metadata, strict=True))
     raw = writer.finish()
     table = DocumentTable(raw, "a.seg")
-    expected = [Origin(source[:4096], kept) for source, kept in zip(sources, metadata, strict=True)]
-    assert [table.origin(number) for number in range(1001)] == expected
-    assert list(table.origins(1001)) == expected
-    with pytest.raises(Corruption, match=r"a\.seg: the document table is damaged at document 1001"):
-        table.origin(1001)
-    for wrong in (1000, 1002, 1025):
+    expected = [Origin(source[:4096] or None, kept) for source, kept in zip(sources, metadata, strict=True)]
+    assert [table.origin(number) for number in range(1002)] == expected
+    assert list(table.origins(1002)) == expected
+    with pytest.raises(Corruption, match=r"a\.seg: the document table is damaged at document 1002"):
+        table.origin(1002)
+    for wrong in (1001, 1003, 1025):
         with pytest.raises(Corruption, match="document table is damaged"):
             list(table.origins(wrong))
     for at in range(0, len(raw), 13):

@@ -108,6 +108,8 @@ def test_open_makes_a_copy(store: Path, tmp_path: Path, place: str) -> None:
         suffolk.open(place)
     with pytest.raises(InvalidArgument, match="storage takes no appends"):
         suffolk.open(place, append=True)
+    with pytest.raises(InvalidArgument, match="residency has no effect with append; leave it out"):
+        suffolk.open(store, residency="warm", append=True)
     with pytest.raises(InvalidArgument, match="only a datastore in storage has one"):
         suffolk.open(store, cache=tmp_path)
     with pytest.raises(NotFound, match="holds no datastore"):
