@@ -41,7 +41,8 @@ def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
 
 @contextlib.contextmanager
 def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
-    """Start the server like ``served``. Yield its URL and the id of its process.
+    """Start the server like ``served``. Yield its URL and the id of its process. Until it ends, SIGTERM interrupts the caller as
+    Ctrl-C does, so that no server is left behind. Call it in the main thread.
 
     Args:
         command: command of another server that prints the same line when it is ready.
@@ -50,6 +51,7 @@ def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int
         Unavailable: the server does not start.
     """
     serve = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryFile("w+") as errors:  # an unread pipe could block the server
         server = subprocess.Popen([*command] or serve, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
@@ -64,6 +66,7 @@ def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int
             yield f"grpc://{found.group(1)}/store", server.pid
         finally:
             stop_server(server)
+            signal.signal(signal.SIGTERM, before)
 
 
 def stop_server(server: subprocess.Popen[str]) -> None:

@@ -109,7 +109,9 @@ def parse_roles(texts: Sequence[str], label: str) -> dict[str, Role]:
     """Roles from TENANT=ROLE words. Raises InvalidArgument."""
     found: dict[str, Role] = {}
     for text in texts:
-        tenant, _, role = text.partition("=")
+        tenant, equals, role = text.partition("=")
+        if not equals:
+            raise InvalidArgument(f"{label} is {text!r}; give TENANT=ROLE, such as default=read")
         found |= _roles({tenant: role}, label)
     return found
 

@@ -74,6 +74,7 @@ def run(options: Options) -> None:
     require_folder("--trace", options.trace)
     require_record(options.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
+    logging.getLogger("suffolk.serving.decoding.engine.costs").setLevel(logging.INFO)  # measuring takes seconds
     if options.model is None:
         _finish(options, generate_remotely(options, settings, prompt, draft_options))
         return

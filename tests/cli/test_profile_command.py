@@ -64,13 +64,17 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
     assert json.loads(report.read_text())["costs"]["source"] == str(named)
 
 
-def test_a_draft_model_is_tuned_as_it_drafts(model: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draft_model_is_tuned_as_it_drafts(
+    model: str, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(skinny_gemm, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(int8_linear, "faster_rows", lambda layer: 8)
     assert tune(model, "--as-draft-model", "--dtype", "float32") == 0
     (file,) = cache.iterdir()
     target = Target.load(model, "float32")
-    assert find_costs(target, 1).source == "measured"
+    with caplog.at_level("INFO"):
+        assert find_costs(target, 1).source == "measured"
+    assert "'suffolk profile --model' measures once" in caplog.text
     compress(target.model)
     assert find_costs(target, 1).source == str(file)
 

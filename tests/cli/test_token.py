@@ -38,6 +38,7 @@ def test_tokens_are_added_listed_and_removed(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (["add", "FILE", "bob", "--role", "king"], "--role is 'king'; give TENANT=ROLE, such as default=read"),
         (["add", "FILE", "bob", "--role", "acme=root"], "--role: the role of acme is 'root'; it must be one of read"),
         (["add", "FILE", "acme=read"], "give roles with --role, and a name without '='"),
         (["add", "FILE", "alice"], "a token has the name 'alice' already"),

@@ -24,7 +24,7 @@ from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import BodyT, Reply
 from suffolk.serving.worker.openai.errors import error_body
 from suffolk.serving.worker.openai.generate_calls import require_model
-from suffolk.serving.worker.openai.known_fields import is_known
+from suffolk.serving.worker.openai.known_fields import is_of_another_server
 from suffolk.serving.worker.openai.text_run import TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.service import DecodeService
@@ -96,7 +96,7 @@ class GenerateEndpoint(Generic[BodyT]):
 
     def _log_unknown(self, body: BodyT) -> None:
         """Log the names of unknown fields, which are ignored. Each name is logged once."""
-        for name in sorted({name for name in body.model_extra or {} if not is_known(name)} - self._unknown):
+        for name in sorted({name for name in body.model_extra or {} if not is_of_another_server(name)} - self._unknown):
             if len(self._unknown) < MAX_UNKNOWN:
                 self._unknown.add(name)
                 LOG.info("%s: the field %.64r is unknown, and ignored", self._method, name)

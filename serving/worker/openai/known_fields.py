@@ -106,7 +106,7 @@ def _check_number(path: str, unknown: int) -> None:
         )
 
 
-def is_known(name: str) -> bool:
+def is_of_another_server(name: str) -> bool:
     """Whether a field that the worker lacks belongs to another server."""
     return name in IGNORED or name in OTHER
 

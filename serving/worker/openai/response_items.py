@@ -106,9 +106,10 @@ def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[M
 def _message(path: str, item: Item) -> dict[str, Any]:
     try:
         message = MessageItem.model_validate({"role": item.role, "content": item.content})
-    except ValidationError:
+    except ValidationError as error:
+        wrong = ".".join(map(str, error.errors()[0]["loc"][:1]))
         text = ": a message has a role (user, assistant, system, developer), and content of text; other content is not supported"
-        raise InvalidField(path, text) from None
+        raise InvalidField(f"{path}.{wrong}", text) from None
     role = "system" if message.role == "developer" else message.role
     return {"role": role, "content": text_of(message.content)}
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suffolk.serving.net.http_body import InvalidField
+
 _ELSEWHERE = frozenset(
     (
         *("apply_patch", "code_interpreter", "computer", "computer_use", "computer_use_preview", "custom"),
@@ -42,9 +44,16 @@ class ResponseTool:
         return _DATE.sub("", str(self.tool.get("type"))) in _ELSEWHERE
 
     def chat_tool(self) -> dict[str, Any]:
-        """A function in the form of chats. Other tools stay as they are, and the check of chats refuses them."""
+        """A function in the form of chats. Other tools stay as they are, and the check of chats refuses them.
+
+        Raises InvalidField: the function has the form of chats already.
+        """
         if self.tool.get("type") != "function":
             return {"type": None, **self.tool}
+        if isinstance(self.tool.get("function"), Mapping):
+            raise InvalidField(
+                f"{self.path}.function", ": as in chats; here name and parameters are fields of the tool itself"
+            )
         function = {name: value for name, value in self.tool.items() if value is not None}
         if isinstance(self.tool.get("name"), str):
             function["name"] = self.full_name

@@ -280,6 +280,7 @@ class TokenizeBody(TemplateFields, ToolFields):
     """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer, or the body of a chat or completion."""
 
     unused = frozenset(GenerationBody.model_fields)
+    instead = {"input": "prompt", "text": "prompt"}
 
     model: str | None = None
     prompt: str | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.service.load import served
+from suffolk.benchmarks.service.load import served, serving
 from suffolk.datastore.errors import Unavailable
+from tests.support.stores import make_store
 
 
 def test_a_service_that_does_not_start_reports_the_reason(tmp_path: Path) -> None:
@@ -24,3 +27,16 @@ def test_a_process_that_prints_another_line_is_stopped(tmp_path: Path, monkeypat
     with pytest.raises(Unavailable, match="did not start: hello\nwhy not"), served(tmp_path / "store"):
         pass
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_sigterm_leaves_no_server(tmp_path: Path) -> None:
+    """Regression: a demo that was ended by SIGTERM left its draft service running."""
+    make_store(tmp_path / "store", [[[1, 2, 3]]], vocab_size=9).close()
+    before = signal.getsignal(signal.SIGTERM)
+    numbers = []
+    with contextlib.suppress(KeyboardInterrupt), serving(tmp_path / "store") as (_, number):
+        numbers.append(number)
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("SIGTERM did not interrupt")
+    assert [Path(f"/proc/{each}").exists() for each in numbers] == [False]
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -154,9 +154,11 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     for file in Path(model).iterdir():
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    header = json.dumps({"w": {"dtype": "F32", "shape": [2**20, 2**22], "data_offsets": [0, 2**44]}}).encode()
-    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    assert "needs 32768.00 GiB for its weights" in refused(capsys, "--model", str(tmp_path), "x")
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2**18, 2**18], "data_offsets": [0, 2**38]}}).encode()
+    with open(tmp_path / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 2**38)  # takes no space
+    assert "needs 256.00 GiB for its weights" in refused(capsys, "--model", str(tmp_path), "x")
 
 
 def test_a_datastore_without_a_tokenizer_is_held_against_the_models_ids(

@@ -97,6 +97,9 @@ def find_costs(target: Target, slots: int, file: Path | None = None, passes: str
         return FoundCosts(load_costs(file, key), str(file))
     costs = stored_costs(key)
     if costs is None:
+        log.info(
+            "measuring how long passes of %s take; 'suffolk profile --model' measures once and stores it", target.name
+        )
         return FoundCosts(measure(target, slots, passes=passes), "measured")
     return FoundCosts(costs, str(costs_path(key)))
 

@@ -36,6 +36,8 @@ def test_many_unknown_fields_are_refused() -> None:
         (CHAT, {"input": "hi"}, "input: not supported here; use messages, or /v1/responses"),
         (CHAT, {"prompt": "hi"}, "prompt: not supported here; use messages, or /v1/completions"),
         (TEXT, {"messages": [{"role": "user"}]}, "messages: not supported here; use /v1/chat/completions"),
+        ("/tokenize", {"text": "a"}, "text: not supported here; use prompt"),
+        ("/tokenize", {"input": "a"}, "input: not supported here; use prompt"),
         (CHAT, {"temperature": 1}, "messages: field required; the body has temperature"),
     ],
 )

@@ -76,6 +76,7 @@ def test_the_model_knows_functions_of_a_namespace_by_one_name() -> None:
         ([SEARCH, WEATHER | {"parameters": {"type": "objekt"}}], "tools[1].parameters"),
         ([FILES | {"tools": [NOW, NOW]}], "tools[0].tools[1].name"),
         ([{"name": "now"}], "tools[0].type"),
+        ([{"type": "function", "function": {"name": "now"}}], "tools[0].function"),
         ([FILES | {"tools": []}], "tools[0].type"),
     ],
 )

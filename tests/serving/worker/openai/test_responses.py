@@ -194,10 +194,10 @@ def test_items_become_messages() -> None:
         ({"input": [{"role": "user", "content": "x"}, {"id": "msg_1"}]}, "input[1]", "refers to item 'msg_1'"),
         ({"input": [{"type": "mesage", "role": "user", "content": "x"}]}, "input[0].type", "function_call_output"),
         ({"input": [{"type": "mcp_call", "name": "x", "output": "7"}]}, "input[0].type", "is 'mcp_call'"),
-        ({"input": [{"role": "robot", "content": "x"}]}, "input[0]", "user, assistant, system, developer"),
+        ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "user, assistant, system, developer"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
-            "input[0]",
+            "input[0].content",
             "other content is not supported",
         ),
         ({"input": [{"type": "function_call", "call_id": "c"}]}, "input[0]", "has name and arguments"),
