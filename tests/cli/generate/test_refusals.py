@@ -158,7 +158,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     with open(tmp_path / "model.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
         file.truncate(8 + len(header) + 2**38)  # takes no space
-    assert "needs 256.00 GiB for its weights" in refused(capsys, "--model", str(tmp_path), "x")
+    assert "needs 512.00 GiB for its weights" in refused(capsys, "--model", str(tmp_path), "x")
 
 
 def test_a_datastore_without_a_tokenizer_is_held_against_the_models_ids(
