@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from suffolk.build_index.block import Lines, Payload, Records, TokenRun
 from suffolk.build_index.documents import parse_documents
-from suffolk.build_index.encoder import EncodedTexts, Encoder
+from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import load_fast
 from suffolk.build_index.records import RecordRules
@@ -79,23 +79,17 @@ class BlockEncoder:
         if self._encoder is None and any(documents.texts):
             path = payload.path if isinstance(payload, Lines | Records) else payload.documents[0][0]
             raise InvalidArgument(f"corpus {path}: holds text, and no tokenizer is given; name one with --tokenizer")
-        encoded = EncodedTexts([[] for _ in documents.texts])
+        encoded, counts = [list[int]() for _ in documents.texts], BuildCounts()
         if self._encoder is not None:
-            encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
+            encoded, counts = self._encoder.encode(documents.texts, seed=documents.text_bytes)
         for index, ids in documents.recorded.items():
-            encoded.ids[index] = ids
-        counts = BuildCounts(
-            text_bytes=documents.text_bytes,
-            replaced=documents.replaced,
-            routed=encoded.routed,
-            checked=encoded.checked,
-            differed=encoded.differed,
-            left_out=len(documents.left_out),
-        )
+            encoded[index] = ids
+        counts.text_bytes, counts.replaced = documents.text_bytes, documents.replaced
+        counts.left_out = len(documents.left_out)
         return _block(
-            self._join(encoded.ids),
-            [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids],
-            [metadata for metadata, ids in zip(documents.metadata, encoded.ids, strict=True) if ids],
+            self._join(encoded),
+            [source for source, ids in zip(documents.sources, encoded, strict=True) if ids],
+            [metadata for metadata, ids in zip(documents.metadata, encoded, strict=True) if ids],
             counts,
             documents.left_out,
         )
