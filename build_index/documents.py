@@ -44,8 +44,11 @@ class Documents:
     replaced: int = 0
     left_out: list[Skipped] = field(default_factory=list)
 
-    def add(self, source: str, metadata: Metadata, content: str | bytes | list[int]) -> None:
-        """Add a document; a text of more than a million characters becomes several."""
+    def add(self, source: str, metadata: Metadata, content: str | bytes | list[int], replaced: int = 0) -> None:
+        """Add a document; a text of more than a million characters becomes several.
+
+        ``replaced``: number of invalid UTF-8 sequences that were replaced in ``content`` before this call.
+        """
         if isinstance(content, list):
             self.recorded[len(self.texts)] = content
             self.text_bytes += 4 * len(content)
@@ -53,7 +56,7 @@ class Documents:
         else:
             text, size, bad = _clean(content)
             self.text_bytes += size
-            self.replaced += bad
+            self.replaced += bad + replaced
             pieces = _cut(text)
         for piece in pieces:
             self.sources.append(source)
@@ -104,7 +107,7 @@ def _add_record(
         return content.reason
     source = name_record(record, place, path, options)
     kept = checked_metadata(place, keep_metadata(record, options.metadata)) if options.metadata else NO_METADATA
-    documents.add(source, kept, _Repaired(content, bad) if bad and isinstance(content, str) else content)
+    documents.add(source, kept, content, bad)
     return ""
 
 
@@ -159,18 +162,6 @@ def _raw_records(payload: Lines | Records) -> Iterator[tuple[str, Any]]:
             yield f"{payload.path}:{number}", line.removeprefix(BOM_UTF8)  # files with a mark may be joined
 
 
-class _Repaired(str):
-    """A text whose line held invalid UTF-8. ``bad`` is the number of replaced sequences."""
-
-    __slots__ = ("bad",)
-    bad: int
-
-    def __new__(cls, text: str, bad: int) -> _Repaired:
-        repaired = super().__new__(cls, text)
-        repaired.bad = bad
-        return repaired
-
-
 def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
     if not isinstance(raw, bytes):
         return raw, 0
@@ -221,12 +212,11 @@ def _clean(raw: str | bytes) -> tuple[str, int, int]:
         raw = raw.removeprefix(BOM_UTF8)
         text, bad = _decode(raw)
         return text, len(raw), bad
-    bad = getattr(raw, "bad", 0)
     try:
-        return str(raw), len(raw.encode()), bad
+        return raw, len(raw.encode()), 0
     except UnicodeEncodeError:  # JSON may spell half of a surrogate pair
         text = raw.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return text, len(text.encode()), bad + text.count(REPLACEMENT) - raw.count(REPLACEMENT)
+        return text, len(text.encode()), text.count(REPLACEMENT) - raw.count(REPLACEMENT)
 
 
 def _decode(data: bytes) -> tuple[str, int]:
