@@ -57,7 +57,6 @@ NOTES = (
 class TransportRun:
     """A run of one transport with one number of streams and one drafter. ``cpu_seconds``: CPU time of the engine's process."""
 
-    round: int
     streams: int
     drafter: str
     transport: str
@@ -108,24 +107,24 @@ def _turns(
     """Yield the run of every transport, for each round, number of streams and drafter. Transports alternate."""
     with tempfile.TemporaryDirectory() as folder:
 
-        def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
+        def measure(size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
             requests = _requests(server, transport, texts, size, drafter, options)
             cpu = time.process_time()
             if transport == ENGINE:
                 run = run_streams(partial(generate, server.service.engine, requests), texts, size)
             else:
                 run = _outside(requests, Path(folder))
-            return TransportRun(number, size, drafter, transport, run, time.process_time() - cpu)
+            return TransportRun(size, drafter, transport, run, time.process_time() - cpu)
 
         for transport in TRANSPORTS:
-            measure(0, 1, options.drafters[0], transport, [prompts[0]])
+            measure(1, options.drafters[0], transport, [prompts[0]])
         for number in range(1, options.rounds + 1):
             for turn, size in enumerate(streams):
                 requests = max(len(prompts), _REQUESTS_PER_STREAM * size)
                 texts = [prompts[at % len(prompts)] for at in range(requests)]
                 order = TRANSPORTS if (number + turn) % 2 else TRANSPORTS[::-1]
                 for drafter in options.drafters:
-                    runs = [measure(number, size, drafter, transport, texts) for transport in order]
+                    runs = [measure(size, drafter, transport, texts) for transport in order]
                     for each in runs:
                         show_part(
                             f"round {number}, {size} streams, {drafter}: {each.transport} {each.run.rate:.1f} tokens/s"
