@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffolk.build_index.block import Lines, Records, Texts
+from suffolk.build_index.block import Lines, NamedOrigin, Records, Texts
 from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
@@ -28,7 +28,7 @@ class Documents:
     """The documents of a block.
 
     Attributes:
-        sources, metadata: source and metadata of each document.
+        origins: source and metadata of each document.
         texts: the text of each document; empty if the document consists of recorded tokens.
         recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
@@ -36,8 +36,7 @@ class Documents:
         left_out: records without a document.
     """
 
-    sources: list[str] = field(default_factory=list)
-    metadata: list[Metadata] = field(default_factory=list)
+    origins: list[NamedOrigin] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     recorded: dict[int, list[int]] = field(default_factory=dict)
     text_bytes: int = 0
@@ -58,10 +57,8 @@ class Documents:
             self.text_bytes += size
             self.replaced += bad + replaced
             pieces = _cut(text)
-        for piece in pieces:
-            self.sources.append(source)
-            self.metadata.append(metadata)
-            self.texts.append(piece)
+        self.texts += pieces
+        self.origins += [(source, metadata)] * len(pieces)
 
 
 TEXTS_ALONE = RecordRules()

@@ -102,7 +102,7 @@ def test_token_runs_are_split_like_lists(ids: list[int], rows: list[int], end: i
                 expected[-1][1].append(ids[place])
     expected = [(start, document) for start, document in expected if document]
     assert encoded.tokens.tolist() == [token for _, document in expected for token in (*document, 0xFFFF)]
-    assert encoded.sources == [f"a@{start}" for start, _ in expected]
+    assert encoded.origins == [(f"a@{start}", {}) for start, _ in expected]
 
 
 @examples(20)
