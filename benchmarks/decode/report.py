@@ -53,7 +53,8 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
     """Return the table, and the accepted tokens by source."""
     summary = results["summary"]
     ties = _shows_ties(results)
-    rows = [_row(f"{group}: {name}", each, ties) for group, ways in summary.items() for name, each in ways.items()]
+    every = [(f"{group}: {name}", name, each) for group, ways in summary.items() for name, each in ways.items()]
+    rows = [_row(title, each, ties) for title, _, each in every]
     turns = f"decoded in turn, in pieces of {results['piece_tokens']} tokens"
     headers = HEADERS + TIE_HEADERS if ties else HEADERS
     parts: list[str | Table] = [Table(headers, rows), turns]
@@ -64,17 +65,15 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
             parts.append(
                 f"share of the ceiling: {group}: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
             )
-    parts += ["accepted drafted tokens by source:"]
-    for group, ways in summary.items():
-        for name, each in ways.items():
-            if name != PLAIN:
-                counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
-                parts.append(f"  {group}: {name}: {counts or 'none'}")
+    parts.append("accepted drafted tokens by source:")
+    for title, name, each in every:
+        if name != PLAIN:
+            counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
+            parts.append(f"  {title}: {counts or 'none'}")
     parts.append("milliseconds a step:")
-    for group, ways in summary.items():
-        for name, each in ways.items():
-            shown = ", ".join(f"{part} {spent:.2f}" for part, spent in each["milliseconds_a_step"].items() if spent)
-            parts.append(f"  {group}: {name}: {shown or 'no steps'}")
+    for title, _, each in every:
+        shown = ", ".join(f"{part} {spent:.2f}" for part, spent in each["milliseconds_a_step"].items() if spent)
+        parts.append(f"  {title}: {shown or 'no steps'}")
     limit = results["bandwidth"]
     parts.append(
         f"memory bandwidth: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
