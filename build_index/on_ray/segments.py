@@ -120,15 +120,7 @@ class _Work:
         gatherer, state, begin = self.gatherer, self.state, time.monotonic()
         gatherer.run = totals(state.finished[state.resumed :])
         gatherer.skipped.cut(state.finished[-1].skipped_bytes if state.finished else None)
-        source = BlockSource(
-            gatherer.inputs,
-            gatherer.options,
-            gatherer.target.token_width,
-            self.setup,
-            self.cluster,
-            state.next,
-            self._wait,
-        )
+        source = BlockSource(gatherer, self.setup, self.cluster, state.next, self._wait)
         most = max(1, self.cluster.cores // self._sort_cores())
         for gathering in self._gather(source.blocks()):
             self._sorting.append(self._sort(gathering, len(state.finished) + len(self._sorting)))
