@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.plot import Panel, series
 from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "grpcio", "matplotlib")
@@ -80,11 +80,13 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
         f"{limit['device_bytes_a_second'] / 1e9:.1f} GB/s; a plain pass of {1e3 * limit['plain_pass_seconds']:.1f} ms is at "
         f"{limit['share_of_limit']:.0%} of that limit"
     )
-    if results["prompts_skipped"]:
-        parts.append(
-            f"prompts skipped, because prompt and answer exceed the model's context: {len(results['prompts_skipped'])}"
-        )
-    return parts
+    return [*parts, *skipped_lines(results)]
+
+
+def skipped_lines(results: dict[str, Any]) -> list[str]:
+    """Return a line that counts the prompts that are left out, if there are any."""
+    skipped = results["prompts_skipped"]
+    return [f"prompts left out, too long for the model with the answer: {len(skipped)}"] if skipped else []
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:
@@ -93,14 +95,15 @@ def plots(results: dict[str, Any]) -> list[Panel]:
     groups = list(summary)
     names = [name for name in summary[groups[0]] if name != PLAIN]
     labels = [group.replace(", ", ",\n") for group in groups]
-
-    def series(field: str) -> dict[str, list[float | None]]:
-        return {name: [summary[group][name][field] for group in groups] for name in names}
-
     speed_ups = {name: [summary[group][name]["pieces"]["speed_up"] for group in groups] for name in names}
     return [
         Panel("speed-up", "times plain decoding", labels, speed_ups),
-        Panel("mean generated length", "tokens a target pass", labels, series("mean_generated_length")),
+        Panel(
+            "mean generated length",
+            "tokens a target pass",
+            labels,
+            series(summary.values(), names, "mean_generated_length"),
+        ),
     ]
 
 

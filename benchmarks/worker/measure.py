@@ -17,7 +17,7 @@ from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as DECODING_PACKAGES
 from suffolk.benchmarks.decode.setup import opened_engine, target_facts
 from suffolk.benchmarks.parts import keep
-from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.plot import Panel, series
 from suffolk.benchmarks.processes import helper_command
 from suffolk.benchmarks.worker.requests import (
     ENGINE,
@@ -200,13 +200,9 @@ def plots(results: dict[str, Any]) -> list[Panel]:
         for size, drafters in results["streams"].items()
         for drafter, transports in drafters.items()
     }
-    labels = list(found)
-
-    def series(names: tuple[str, ...], field: str) -> dict[str, list[float | None]]:
-        return {name: [each[name][field] for each in found.values()] for name in names}
-
+    labels, rows = list(found), found.values()
     remote = tuple(name for name in TRANSPORTS if name != ENGINE)
     return [
-        Panel("throughput by streams and drafter", "times the engine's", labels, series(remote, "ratio")),
-        Panel("time to the first token", "ms", labels, series(TRANSPORTS[:-1], "first_token_ms")),
+        Panel("throughput by streams and drafter", "times the engine's", labels, series(rows, remote, "ratio")),
+        Panel("time to the first token", "ms", labels, series(rows, TRANSPORTS[:-1], "first_token_ms")),
     ]
