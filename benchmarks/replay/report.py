@@ -1,4 +1,4 @@
-"""Formats the output and the verdict of ``suffolk replay``, and writes its report."""
+"""Formats the output of ``suffolk replay``, and judges its results."""
 
 from __future__ import annotations
 
