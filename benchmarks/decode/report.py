@@ -84,9 +84,9 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
 
 
 def skipped_lines(results: dict[str, Any]) -> list[str]:
-    """Return a line that counts the prompts that are left out, if there are any."""
+    """Return a line that counts the skipped prompts, if there are any."""
     skipped = results["prompts_skipped"]
-    return [f"prompts left out, too long for the model with the answer: {len(skipped)}"] if skipped else []
+    return [f"prompts skipped, because prompt and answer exceed the model's context: {len(skipped)}"] if skipped else []
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:
