@@ -69,44 +69,31 @@ def rotated(items: Sequence[T], turn: int) -> list[T]:
     return [*items[first:], *items[:first]]
 
 
-def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int) -> dict[str, list[float]]:
+def time_rounds(
+    calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int, alternating: bool = False
+) -> dict[str, list[float]]:
     """Measure seconds of each call for each query, ``rounds`` times, after one warm-up round.
 
     In a round, a call gets all queries in one random order before the next call starts. So the processor's caches hold data of
     this call. The order of calls rotates.
+
+    ``alternating``: whether each query goes to all calls before the next query starts. Then the processor's caches hold data of
+    the other calls.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         order = chooser.permutation(len(questions))
-        for name in rotated(names, turn):
-            times = [_time(calls[name], questions[place]) for place in order]
+        if alternating:
+            pairs = [(name, place) for at, place in enumerate(order) for name in rotated(names, at)]
+        else:
+            pairs = [(name, place) for name in rotated(names, turn) for place in order]
+        for name, place in pairs:
+            call, question = calls[name], questions[place]
+            begin = time.perf_counter()
+            call(question)
+            passed = time.perf_counter() - begin
             if turn:
-                seconds[name] += times
+                seconds[name].append(passed)
     return seconds
-
-
-def time_alternating(
-    calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int
-) -> dict[str, list[float]]:
-    """Like ``time_rounds``, but each query goes to all calls before the next query starts.
-
-    So the processor's caches hold data of the other calls.
-    """
-    chooser = np.random.default_rng(seed)
-    names = list(calls)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for counted in [False, *[True] * rounds]:
-        for turn, place in enumerate(chooser.permutation(len(questions))):
-            for name in rotated(names, turn):
-                passed = _time(calls[name], questions[place])
-                if counted:
-                    seconds[name].append(passed)
-    return seconds
-
-
-def _time(call: Call, question: Any) -> float:
-    begin = time.perf_counter()
-    call(question)
-    return time.perf_counter() - begin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,11 @@ class Panel:
     labels: Sequence[str]
     series: Mapping[str, Sequence[float | None]]
     logarithmic: bool = False
+
+
+def series(rows: Collection[Mapping[str, Any]], names: Iterable[str], field: str) -> dict[str, list[float | None]]:
+    """Return the series of a panel with a label for each of ``rows``: map each name to the values of its ``field``."""
+    return {name: [row[name][field] for row in rows] for name in names}
 
 
 def require_plots() -> None:

@@ -9,13 +9,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import to_jsonable_python
 
 from suffolk.benchmarks.folder import make_folder
 from suffolk.datastore.errors import Unsupported
@@ -60,7 +60,8 @@ def make_report(
 
 def plain(options: Any) -> dict[str, Any]:
     """The fields of an options dataclass as plain values for JSON."""
-    return {name: _plain(value) for name, value in asdict(options).items()}
+    found: dict[str, Any] = to_jsonable_python(options)
+    return found
 
 
 def write_report(report: dict[str, Any], path: Path) -> None:
@@ -71,14 +72,6 @@ def write_report(report: dict[str, Any], path: Path) -> None:
     """
     make_folder(path.parent)
     write_json(path, report)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def describe_machine() -> dict[str, Any]:

@@ -25,6 +25,8 @@ class Position(NamedTuple):
 
 
 START = Position(0, 0)
+NamedOrigin = tuple[str, Metadata]
+"""The source and metadata of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +67,14 @@ class TokenRun:
         first: index in the file of ``ids[0]``.
         ids: any integer array. End-of-document ids split documents further.
         starts: offsets in ``ids`` where a document begins.
-        sources: the source of each document at ``starts``. None: documents are named by their position in the file.
-        metadata: metadata of each document at ``starts``; empty if no document has metadata.
+        origins: the origin of each document at ``starts``. None: documents are named by their position in the file.
     """
 
     path: str
     first: int
     ids: npt.NDArray[np.integer]
     starts: tuple[int, ...] = (0,)
-    sources: tuple[str, ...] | None = None
-    metadata: tuple[Metadata, ...] = ()
+    origins: tuple[NamedOrigin, ...] | None = None
 
 
 Payload = Lines | Records | Texts | TokenRun

@@ -119,11 +119,11 @@ def build(
             )
         if target.previous is None or target.previous.generation < generation:
             record_complete(workspace.journal, inputs)
-            _publish(workspace, target, options, state, generation)
+            _publish(gatherer, state)
         workspace.finish(read_manifest(options.output))
         clock.lap("publishing")
     clock.lap("ending processes")
-    return _report(options, gatherer, state, generation, memory, clock)
+    return _report(gatherer, state, memory, clock)
 
 
 def _resume(
@@ -156,9 +156,8 @@ def _resume(
     return BuildState(generation, proof, workers, [], 0)
 
 
-def _publish(
-    workspace: Workspace, target: BuildTarget, options: BuildOptions, state: BuildState, generation: int
-) -> None:
+def _publish(gatherer: Gatherer, state: BuildState) -> None:
+    options, target = gatherer.options, gatherer.target
     base = target.previous if options.mode == "append" else None
     created = now()
     counts = totals(state.finished)
@@ -171,7 +170,7 @@ def _publish(
         "tokenization": state.proof.reason,
     }
     manifest = Manifest(
-        generation=generation,
+        generation=state.generation,
         segments=(*(base.segments if base else ()), *(segment.entry for segment in state.finished)),
         vocab_size=target.vocab_size,
         order_depth=target.order_depth,
@@ -181,7 +180,7 @@ def _publish(
         deletions=base.deletions if base else (),
         live_sequence=target.previous.live_sequence if target.previous else 0,
     )
-    workspace.publish(manifest, target.tokenizer_json if base is None else None)
+    gatherer.workspace.publish(manifest, target.tokenizer_json if base is None else None)
 
 
 def _prove(inputs: Inputs, target: BuildTarget, options: BuildOptions) -> Proof:
@@ -199,18 +198,16 @@ def _workers(inputs: Inputs, options: BuildOptions) -> int:
     return options.workers() if text_bytes > INLINE_BYTES else 1
 
 
-def _report(
-    options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, clock: PartClock
-) -> BuildReport:
+def _report(gatherer: Gatherer, state: BuildState, memory: int, clock: PartClock) -> BuildReport:
     counts = totals(state.finished[: state.resumed])
     counts.add(gatherer.run)  # also counts blocks without tokens after the last segment
     return BuildReport(
-        store=str(options.output),
-        generation=generation,
+        store=str(gatherer.options.output),
+        generation=state.generation,
         segments=len(state.finished),
         documents=counts.documents,
         tokens=counts.tokens,
-        described={name: counts.described.get(name, 0) for name in options.metadata},
+        described={name: counts.described.get(name, 0) for name in gatherer.options.metadata},
         text_bytes=counts.text_bytes,
         store_bytes=sum(segment.entry.bytes for segment in state.finished),
         seconds=clock.total,

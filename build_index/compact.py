@@ -11,7 +11,6 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.build_index.progress import WorkProgress, segment_progress
@@ -127,18 +126,12 @@ def compact(
 
 def _left(datastore: Datastore, deleted: Deleted) -> list[_Group]:
     """Return one group for each segment, without the segment's deleted documents."""
-    return [
-        _Group(
-            (entry,),
-            entry.tokens + entry.documents - _tokens_of(datastore, entry.name, deleted[entry.name]),
-            entry.live_time,
-        )
-        for entry in datastore.manifest.segments
-    ]
-
-
-def _tokens_of(datastore: Datastore, segment: str, documents: npt.NDArray[np.uint32]) -> int:
-    return sum(len(datastore.read_document(segment, index)) + 1 for index in documents.tolist())
+    groups = []
+    for entry in datastore.manifest.segments:
+        gone = (datastore.read_document(entry.name, index) for index in deleted[entry.name].tolist())
+        left = entry.tokens + entry.documents - sum(len(tokens) + 1 for tokens in gone)
+        groups.append(_Group((entry,), left, entry.live_time))
+    return groups
 
 
 def _group(groups: list[_Group], wanted: int) -> list[_Group]:

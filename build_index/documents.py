@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffolk.build_index.block import Lines, Records, Texts
+from suffolk.build_index.block import Lines, NamedOrigin, Records, Texts
 from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
@@ -28,7 +28,7 @@ class Documents:
     """The documents of a block.
 
     Attributes:
-        sources, metadata: source and metadata of each document.
+        origins: source and metadata of each document.
         texts: the text of each document; empty if the document consists of recorded tokens.
         recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
@@ -36,16 +36,18 @@ class Documents:
         left_out: records without a document.
     """
 
-    sources: list[str] = field(default_factory=list)
-    metadata: list[Metadata] = field(default_factory=list)
+    origins: list[NamedOrigin] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     recorded: dict[int, list[int]] = field(default_factory=dict)
     text_bytes: int = 0
     replaced: int = 0
     left_out: list[Skipped] = field(default_factory=list)
 
-    def add(self, source: str, metadata: Metadata, content: str | bytes | list[int]) -> None:
-        """Add a document; a text of more than a million characters becomes several."""
+    def add(self, source: str, metadata: Metadata, content: str | bytes | list[int], replaced: int = 0) -> None:
+        """Add a document; a text of more than a million characters becomes several.
+
+        ``replaced``: number of invalid UTF-8 sequences that were replaced in ``content`` before this call.
+        """
         if isinstance(content, list):
             self.recorded[len(self.texts)] = content
             self.text_bytes += 4 * len(content)
@@ -53,12 +55,10 @@ class Documents:
         else:
             text, size, bad = _clean(content)
             self.text_bytes += size
-            self.replaced += bad
+            self.replaced += bad + replaced
             pieces = _cut(text)
-        for piece in pieces:
-            self.sources.append(source)
-            self.metadata.append(metadata)
-            self.texts.append(piece)
+        self.texts += pieces
+        self.origins += [(source, metadata)] * len(pieces)
 
 
 TEXTS_ALONE = RecordRules()
@@ -104,7 +104,7 @@ def _add_record(
         return content.reason
     source = name_record(record, place, path, options)
     kept = checked_metadata(place, keep_metadata(record, options.metadata)) if options.metadata else NO_METADATA
-    documents.add(source, kept, _Repaired(content, bad) if bad and isinstance(content, str) else content)
+    documents.add(source, kept, content, bad)
     return ""
 
 
@@ -159,18 +159,6 @@ def _raw_records(payload: Lines | Records) -> Iterator[tuple[str, Any]]:
             yield f"{payload.path}:{number}", line.removeprefix(BOM_UTF8)  # files with a mark may be joined
 
 
-class _Repaired(str):
-    """A text whose line held invalid UTF-8. ``bad`` is the number of replaced sequences."""
-
-    __slots__ = ("bad",)
-    bad: int
-
-    def __new__(cls, text: str, bad: int) -> _Repaired:
-        repaired = super().__new__(cls, text)
-        repaired.bad = bad
-        return repaired
-
-
 def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
     if not isinstance(raw, bytes):
         return raw, 0
@@ -221,12 +209,11 @@ def _clean(raw: str | bytes) -> tuple[str, int, int]:
         raw = raw.removeprefix(BOM_UTF8)
         text, bad = _decode(raw)
         return text, len(raw), bad
-    bad = getattr(raw, "bad", 0)
     try:
-        return str(raw), len(raw.encode()), bad
+        return raw, len(raw.encode()), 0
     except UnicodeEncodeError:  # JSON may spell half of a surrogate pair
         text = raw.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return text, len(text.encode()), bad + text.count(REPLACEMENT) - raw.count(REPLACEMENT)
+        return text, len(text.encode()), text.count(REPLACEMENT) - raw.count(REPLACEMENT)
 
 
 def _decode(data: bytes) -> tuple[str, int]:

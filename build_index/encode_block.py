@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from suffolk.build_index.block import Lines, Payload, Records, TokenRun
+from suffolk.build_index.block import Lines, NamedOrigin, Payload, Records, TokenRun
 from suffolk.build_index.documents import parse_documents
-from suffolk.build_index.encoder import EncodedTexts, Encoder
+from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import load_fast
 from suffolk.build_index.records import RecordRules
 from suffolk.build_index.skipped import BuildCounts, Skipped
-from suffolk.datastore.documents import NO_METADATA, Metadata
+from suffolk.datastore.documents import NO_METADATA
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.datastore.segment import separator, token_dtype
 
@@ -41,14 +40,13 @@ class EncodedBlock:
 
     Attributes:
         tokens: uint16 or uint32 [n], separators included.
-        sources, metadata: the origin of each document; documents without tokens are left out.
+        origins: the source and metadata of each document; documents without tokens are left out.
         counts: the totals of the block.
         left_out: records without a document.
     """
 
     tokens: npt.NDArray[Any]
-    sources: list[str]
-    metadata: list[Metadata]
+    origins: list[NamedOrigin]
     counts: BuildCounts
     left_out: list[Skipped] = field(default_factory=list)
 
@@ -80,26 +78,15 @@ class BlockEncoder:
         if self._encoder is None and any(documents.texts):
             path = payload.path if isinstance(payload, Lines | Records) else payload.documents[0][0]
             raise InvalidArgument(f"corpus {path}: holds text, and no tokenizer is given; name one with --tokenizer")
-        encoded = EncodedTexts([[] for _ in documents.texts])
+        encoded, counts = [list[int]() for _ in documents.texts], BuildCounts()
         if self._encoder is not None:
-            encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
+            encoded, counts = self._encoder.encode(documents.texts, seed=documents.text_bytes)
         for index, ids in documents.recorded.items():
-            encoded.ids[index] = ids
-        counts = BuildCounts(
-            text_bytes=documents.text_bytes,
-            replaced=documents.replaced,
-            routed=encoded.routed,
-            checked=encoded.checked,
-            differed=encoded.differed,
-            left_out=len(documents.left_out),
-        )
-        return _block(
-            self._join(encoded.ids),
-            [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids],
-            [metadata for metadata, ids in zip(documents.metadata, encoded.ids, strict=True) if ids],
-            counts,
-            documents.left_out,
-        )
+            encoded[index] = ids
+        counts.text_bytes, counts.replaced = documents.text_bytes, documents.replaced
+        counts.left_out = len(documents.left_out)
+        origins = [origin for origin, ids in zip(documents.origins, encoded, strict=True) if ids]
+        return _block(self._join(encoded), origins, counts, documents.left_out)
 
     def _join(self, documents: list[list[int]]) -> npt.NDArray[Any]:
         end = separator(self._dtype)
@@ -121,22 +108,21 @@ class BlockEncoder:
         begins[list(run.starts)] = True
         begins[1:] |= ends
         begins[-1] = False
-        sources, metadata, pieces = [], [], []
+        origins, pieces = [], []
         bounds = np.append(np.flatnonzero(begins), len(ids))
         for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
             document = ids[start : stop - 1 if ends[stop - 1] else stop]
             if len(document):
-                sources.append(_source(run, int(start)))
-                metadata.append(run.metadata[_index(run, int(start))] if run.metadata else NO_METADATA)
+                origins.append(_origin(run, int(start)))
                 pieces += [document.astype(self._dtype), np.array([separator(self._dtype)], self._dtype)]
         tokens = np.concatenate(pieces) if pieces else np.empty(0, self._dtype)
-        return _block(tokens, sources, metadata, BuildCounts(text_bytes=ids.nbytes))
+        return _block(tokens, origins, BuildCounts(text_bytes=ids.nbytes))
 
     def _check_range(self, run: TokenRun, ids: npt.NDArray[Any], ends: npt.NDArray[np.bool_]) -> None:
         bad = ((ids < 0) | (ids >= self._vocab_size)) & ~ends
         if bad.any():
             place = int(np.argmax(bad))
-            where = f"position {run.first + place}" if run.sources is None else f"document {_source(run, place)}"
+            where = f"position {run.first + place}" if run.origins is None else f"document {_origin(run, place)[0]}"
             raise InvalidArgument(
                 f"corpus {run.path}: id {int(ids[place])} at {where} is not in 0..{self._vocab_size - 1}, the "
                 "vocabulary; give the tokenizer, --vocab-size or --token-format that the corpus was made with"
@@ -144,25 +130,18 @@ class BlockEncoder:
 
 
 def _block(
-    tokens: npt.NDArray[Any],
-    sources: list[str],
-    metadata: list[Metadata],
-    counts: BuildCounts,
-    left_out: Sequence[Skipped] = (),
+    tokens: npt.NDArray[Any], origins: list[NamedOrigin], counts: BuildCounts, left_out: Sequence[Skipped] = ()
 ) -> EncodedBlock:
-    counts.documents, counts.described = len(sources), dict(Counter(chain.from_iterable(metadata)))
-    counts.tokens = len(tokens) - len(sources)
-    return EncodedBlock(tokens, sources, metadata, counts, list(left_out))
+    counts.documents = len(origins)
+    counts.described = dict(Counter(name for _, metadata in origins for name in metadata))
+    counts.tokens = len(tokens) - len(origins)
+    return EncodedBlock(tokens, origins, counts, list(left_out))
 
 
-def _source(run: TokenRun, start: int) -> str:
-    if run.sources is None:
-        return f"{run.path}@{run.first + start}"
-    return run.sources[_index(run, start)]
-
-
-def _index(run: TokenRun, start: int) -> int:
-    return int(np.searchsorted(run.starts, start, side="right")) - 1
+def _origin(run: TokenRun, start: int) -> NamedOrigin:
+    if run.origins is None:
+        return f"{run.path}@{run.first + start}", NO_METADATA
+    return run.origins[int(np.searchsorted(run.starts, start, side="right")) - 1]
 
 
 def _make_encoder(tokenizer_json: str, wants_fast: bool) -> Encoder:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kitoken import Kitoken
 from tokenizers import Tokenizer
 
+from suffolk.build_index.skipped import BuildCounts
 from suffolk.datastore.errors import Field, Unsupported
 from suffolk.datastore.hub import short_reason
 
@@ -25,23 +25,6 @@ CHECKED_CHARACTERS = 1500
 HF_BATCH = 64
 
 
-@dataclass(slots=True)
-class EncodedTexts:
-    """The token ids of a batch of texts.
-
-    Attributes:
-        ids: one list per text.
-        routed: number of texts with content that only Hugging Face tokenizers handle.
-        checked: number of slices that both libraries tokenized.
-        differed: number of these slices with different ids. If it is above 0, all ids are from Hugging Face tokenizers.
-    """
-
-    ids: list[list[int]]
-    routed: int = 0
-    checked: int = 0
-    differed: int = 0
-
-
 class Encoder:
     """Tokenizes batches of texts as Hugging Face tokenizers do with ``add_special_tokens=False``. Not thread-safe.
 
@@ -53,21 +36,24 @@ class Encoder:
         self._fast = fast
         self._added = added_pattern(token.content for token in exact.get_added_tokens_decoder().values())
 
-    def encode(self, texts: Sequence[str], seed: int) -> EncodedTexts:
-        """The ids of ``texts``. ``seed`` selects the slices to check, so a build can be repeated exactly."""
+    def encode(self, texts: Sequence[str], seed: int) -> tuple[list[list[int]], BuildCounts]:
+        """The ids of each of ``texts``, and the counts of ``routed``, ``checked`` and ``differed``.
+
+        ``seed`` selects the slices to check, so a build can be repeated exactly.
+        """
         if self._fast is None:
-            return EncodedTexts(self.encode_exactly(texts))
+            return self.encode_exactly(texts), BuildCounts()
         risky = [self.is_risky(text) for text in texts]
         safe = [text for text, is_risky in zip(texts, risky, strict=True) if not is_risky]
         checked, differed = self._check(self._fast, safe, seed)
         if differed:
-            return EncodedTexts(self.encode_exactly(texts), 0, checked, differed)
+            return self.encode_exactly(texts), BuildCounts(checked=checked, differed=differed)
         exact = iter(self.encode_exactly([text for text, is_risky in zip(texts, risky, strict=True) if is_risky]))
         ids = [
             next(exact) if is_risky else self._fast.encode(text, True)
             for text, is_risky in zip(texts, risky, strict=True)
         ]
-        return EncodedTexts(ids, len(texts) - len(safe), checked, 0)
+        return ids, BuildCounts(routed=len(texts) - len(safe), checked=checked)
 
     def is_risky(self, text: str) -> bool:
         """Whether ``text`` holds an added token or a contraction, for which the fast path may give other ids."""

@@ -88,7 +88,7 @@ class Gatherer:
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:
             for block, tokens in encoded:
                 file.append(tokens.tokens)
-                table.extend(zip(tokens.sources, tokens.metadata, strict=True))
+                table.extend(tokens.origins)
                 counts.add(tokens.counts)
                 self.count(tokens.counts, tokens.left_out, block.bytes_read)
                 for damaged in block.payload.left_out if isinstance(block.payload, Texts) else ():

@@ -209,9 +209,11 @@ def _token_run(batch: Any, options: BuildOptions, path: str, row: int) -> TokenR
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     ids = values.to_numpy(zero_copy_only=False)
     others = plain_rows(batch.drop_columns([IDS_COLUMN])) if batch.num_columns > 1 else [{}] * batch.num_rows
-    sources = tuple(name_record(each, f"{path}:{row + number}", path, options) for number, each in enumerate(others, 1))
-    metadata = tuple(keep_metadata(each, options.metadata) for each in others) if options.metadata else ()
-    return TokenRun(path, 0, ids, tuple(int(start) for start in starts), sources, metadata)
+    origins = tuple(
+        (name_record(each, f"{path}:{row + number}", path, options), keep_metadata(each, options.metadata))
+        for number, each in enumerate(others, 1)
+    )
+    return TokenRun(path, 0, ids, tuple(int(start) for start in starts), origins)
 
 
 class Columns:

@@ -84,7 +84,9 @@ class BuildCounts:
         replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
         left_out: number of records that yield no document, such as requests without an answer, conversations that the chat
             template rejects, and damaged records.
-        routed, checked, differed: see ``suffolk.build_index.encoder.EncodedTexts``.
+        routed: number of texts with content that only Hugging Face tokenizers handle.
+        checked: number of slices that both libraries tokenized.
+        differed: number of these slices with different ids. All ids of their blocks are from Hugging Face tokenizers.
     """
 
     documents: int = 0

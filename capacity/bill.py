@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffolk.capacity.index_size import build_bytes
+from suffolk.build_index.plan import segment_bytes
 from suffolk.capacity.need import Need, amount, size
 from suffolk.capacity.plan import CapacityPlan
 from suffolk.capacity.service_costs import ServiceCosts
+from suffolk.datastore.segment import token_dtype
 
 HOURS, SECONDS = 730, 730 * 3600
 """Hours and seconds in a month."""
@@ -80,5 +81,5 @@ def building_of(need: Need, costs: ServiceCosts, nodes: int) -> Building:
     """Compute the build's work on this many nodes, if all their cores always work. Copying is not counted."""
     text = need.tokens * costs.token_bytes
     tokenize, sort = text / costs.text_bytes / 3600, need.tokens / costs.sorted_tokens / 3600
-    memory = build_bytes(need.tokens_of_segment, need.vocab_size)
+    memory = segment_bytes(need.tokens_of_segment, token_dtype(need.vocab_size).itemsize)
     return Building(text, tokenize, sort, memory, (tokenize + sort) / (nodes * need.node.cores))

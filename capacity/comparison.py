@@ -62,30 +62,26 @@ def simulate(shard: ShardModel, nodes: int, calls: int, seed: int = 0, failing: 
     Raises:
         Unsupported: SimPy is not installed.
     """
-    try:
-        import simpy
-    except ImportError as error:
-        raise Unsupported(
-            "the simulation needs the package simpy; install it with: pip install 'suffolk[bench]'"
-        ) from error
-    return _Simulation(simpy.Environment(), shard, nodes, failing, random.Random(seed)).run(calls)
+    return _Simulation(shard, nodes, failing, random.Random(seed)).run(calls)
 
 
 class _Simulation:
-    def __init__(
-        self, env: simpy.Environment, shard: ShardModel, nodes: int, failing: int, chooser: random.Random
-    ) -> None:
-        import simpy
-
-        self.env, self.shard, self.chooser = env, shard, chooser
+    def __init__(self, shard: ShardModel, nodes: int, failing: int, chooser: random.Random) -> None:
+        try:
+            import simpy
+        except ImportError as error:
+            raise Unsupported(
+                "the simulation needs the package simpy; install it with: pip install 'suffolk[bench]'"
+            ) from error
+        self.env, self.shard, self.chooser = simpy.Environment(), shard, chooser
         up = (nodes - failing) * shard.processes
         part = min(1.0, MOST_SERVERS / up)
         self.failing = round(failing * shard.processes * part)
         count = round(up * part) + self.failing
         self.rate = shard.calls_per_second * part
         self.workers = max(1, round(shard.need.workers * part))
-        self.servers = [[simpy.Resource(env) for _ in range(count)] for _ in range(shard.shards)]
-        self.down = {server: env.event() for servers in self.servers for server in servers}
+        self.servers = [[simpy.Resource(self.env) for _ in range(count)] for _ in range(shard.shards)]
+        self.down = {server: self.env.event() for servers in self.servers for server in servers}
         self.services = draw_services(shard, np.random.default_rng(chooser.randrange(1 << 32)))
         self.begun: list[tuple[float, float]] = []
         self.busy, self.retried, self.warm = 0.0, 0, 0.0

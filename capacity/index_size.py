@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from suffolk.build_index.plan import SORT_BYTES_PER_TOKEN
-
 MAX_SEGMENT_TOKENS = 4_294_967_294
 POSITION_BYTES = 4
 DIRECTORY_STEP, KEY_BYTES = 128, 16
@@ -35,13 +33,3 @@ def segment_bytes(tokens: float, documents: float, vocab_size: int, table_bytes:
 def directory_bytes(tokens: float, segments: int, vocab_size: int) -> float:
     """Bytes of the directories and first ranks, which every search reads."""
     return tokens / DIRECTORY_STEP * KEY_BYTES + segments * (vocab_size + 1) * 4
-
-
-def build_bytes(segment_tokens: float, vocab_size: int) -> float:
-    """Memory to build a segment of this many tokens."""
-    return segment_tokens * (build_width(vocab_size) + SORT_BYTES_PER_TOKEN)
-
-
-def build_width(vocab_size: int) -> int:
-    """Bytes of a token in memory while its segment is built, and in the log of a live store."""
-    return 2 if vocab_size <= 0xFFFF else 4

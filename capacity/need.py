@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
-from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS, build_bytes, build_width
+from suffolk.build_index.plan import segment_bytes
+from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS
 from suffolk.capacity.queueing import MOST_UTILISATION
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.limits import MAX_BATCH
+from suffolk.datastore.segment import token_dtype
 from suffolk.datastore.settings import REQUIRED, Checked, Share, Within, check_fields, option, rare
 
 MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
@@ -36,11 +39,11 @@ class Node:
         check_fields(self, " of a node")
 
 
-def read_amount(text: str) -> int:
+def read_amount(text: str, units: Mapping[str, int] = UNITS) -> int:
     """Return the whole number in a text, for example 1e12, 1T, 2.5G or 64. Raises ValueError if the text is no whole number."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     try:
-        value = Decimal(text[: len(text) - len(unit)]) * UNITS[unit]
+        value = Decimal(text[: len(text) - len(unit)]) * units[unit]
     except (InvalidOperation, KeyError) as error:
         raise ValueError(f"{text!r} is no amount") from error
     if not value.is_finite() or value != int(value):
@@ -130,13 +133,13 @@ class Need(NeededLoad, NeededText, NodeUse, Checked):
         """Tokens of a segment: the given number, or as many as fit into the format and into a node's memory during the build."""
         if self.segment_tokens is not None:
             return min(self.segment_tokens, self.tokens)
-        buildable = int(MEMORY_SHARE * self.node.memory / build_bytes(1, self.vocab_size))
+        buildable = int(MEMORY_SHARE * self.node.memory / segment_bytes(1, token_dtype(self.vocab_size).itemsize))
         return max(1, min(MAX_SEGMENT_TOKENS, buildable, self.tokens))
 
     @property
     def log_bytes(self) -> float:
         """Bytes a second of the log of appends on each node that keeps it. Rows of documents are not counted."""
-        return self.append_tokens * build_width(self.vocab_size)
+        return self.append_tokens * token_dtype(self.vocab_size).itemsize
 
     @property
     def segments(self) -> int:

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from suffolk.datastore import _native
 from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_choice, check_range
 from suffolk.datastore.context_query import SCOPES, ContextQuery, Tokens
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.datastore.tree_paths import Paths, tree_depth
+from suffolk.datastore.tree_paths import Paths
 
 MAX_NAME = 128
 """Characters of the name of a datastore, a drafter or a role."""
@@ -85,7 +86,7 @@ def check_paths(contexts: Sequence[Tokens], trees: Sequence[Paths]) -> None:
         if len(parents) and not np.all((parents >= -1) & (parents < np.arange(len(parents)))):
             raise InvalidArgument(f"parents: a node of tree {index} precedes its parent; put parents first")
         # This check comes before the paths are built, because paths of deep trees need much memory.
-        check_range("max_depth", max(1, tree_depth(parents.tolist())), 1, MAX_DEPTH)
+        check_range("max_depth", int(_native.tree_depths(parents).max(initial=1)), 1, MAX_DEPTH)
 
 
 def check_name(name: str) -> None:

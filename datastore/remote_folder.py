@@ -91,14 +91,10 @@ class RemoteFolder:
         """
         with storage_errors(self.place(name)):
             if self._is_local:
-                with open(source, "rb") as file, self._written(name) as (target, path):
+                with open(source, "rb") as file, self._written(name, os.replace) as target:
                     while chunk := file.read(COPY_BYTES):
                         target.write(chunk)
                         report(len(chunk))
-                    target.flush()
-                    os.fsync(target.fileno())
-                    os.replace(path, self._path(name))
-                fsync_directory(Path(self._path(name)).parent)
             else:
                 try:
                     self._put(str(source), name, report)
@@ -115,12 +111,8 @@ class RemoteFolder:
         """
         with storage_errors(self.place(name)), suppress(FileExistsError):
             if self._is_local:
-                with self._written(name) as (target, path):
+                with self._written(name, os.link) as target:
                     target.write(content)
-                    target.flush()
-                    os.fsync(target.fileno())
-                    os.link(path, self._path(name))
-                fsync_directory(Path(self._path(name)).parent)
             else:
                 self._files.pipe_file(self._path(name), content, mode="create")
             return True
@@ -172,17 +164,21 @@ class RemoteFolder:
             upload.cancel()
 
     @contextmanager
-    def _written(self, name: str) -> Iterator[tuple[BinaryIO, str]]:
-        """Yield a new file beside the local file ``name``, and its path. At the end, it is removed if it still exists."""
+    def _written(self, name: str, publish: Callable[[str, str], None]) -> Iterator[BinaryIO]:
+        """Yield a new file beside the local file ``name``. At the end, ``publish`` gives it that name, and both are on disk."""
         folder, _, last = self._path(name).rpartition("/")
         os.makedirs(folder, exist_ok=True)
         path = f"{folder}/.{last}.{secrets.token_hex(4)}.tmp"
         try:
             with open(path, "xb") as file:
-                yield file, path
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            publish(path, self._path(name))
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(path)
+        fsync_directory(Path(folder))
 
 
 def _reporting(report: Callable[[int], None]) -> Any:

@@ -153,17 +153,11 @@ def _load_hub(name: str) -> Tokenizer:
     cached = cached_file(name, TOKENIZER_FILE)
     if cached is not None:
         return _load_file(Path(cached))
-    advice = "give the path of a Hugging Face folder or tokenizer.json"
     try:
-        files = list_files(name)
+        fetched = download(name, TOKENIZER_FILE) if TOKENIZER_FILE in list_files(name) else None
     except NotFound as error:
-        raise NotFound(f"tokenizer {error}; {advice}") from error
-    if TOKENIZER_FILE not in files:
-        return _convert(name)
-    try:
-        return _load_file(Path(download(name, TOKENIZER_FILE)))
-    except NotFound as error:
-        raise NotFound(f"tokenizer {error}; {advice}") from error
+        raise NotFound(f"tokenizer {error}; give the path of a Hugging Face folder or tokenizer.json") from error
+    return _convert(name) if fetched is None else _load_file(Path(fetched))
 
 
 def _convert(name: str) -> Tokenizer:

@@ -48,14 +48,6 @@ def accepted_length(trees: Sequence[DraftTree], text: Ids) -> int:
     return _native.accepted_lengths([(_native.Drafts([trees]), 0, np.asarray(text, np.int32))])[0]
 
 
-def tree_depth(parents: Sequence[int]) -> int:
-    """Nodes on the longest path of a tree; 0 if it has no nodes."""
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(depths[parent] + 1 if parent >= 0 else 1)
-    return max(depths, default=0)
-
-
 def path_counts(
     store: Retriever, match: Tokens, paths: Sequence[Sequence[int]], expired: Callable[[], bool] = lambda: False
 ) -> list[int]:

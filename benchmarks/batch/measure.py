@@ -12,7 +12,7 @@ from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
 from suffolk.benchmarks.decode.setup import opened_engine, target_facts
 from suffolk.benchmarks.parts import keep
-from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.plot import Panel, series
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import Table
@@ -214,16 +214,12 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
 def plots(results: dict[str, Any]) -> list[Panel]:
     """Plot tokens a second and speed-up by batch size."""
     batches = results["batches"]
-    sizes = list(batches)
+    sizes, rows = list(batches), batches.values()
     ways = list(batches[sizes[0]])
     drafting = [way for way in ways if way != PLAIN]
-
-    def series(names: list[str], field: str) -> dict[str, list[float | None]]:
-        return {way: [batches[size][way][field] for size in sizes] for way in names}
-
     return [
-        Panel("throughput by batch size", "tokens a second", sizes, series(ways, "tokens_per_second")),
-        Panel("speed-up by batch size", "times plain decoding", sizes, series(drafting, "speed_up")),
+        Panel("throughput by batch size", "tokens a second", sizes, series(rows, ways, "tokens_per_second")),
+        Panel("speed-up by batch size", "times plain decoding", sizes, series(rows, drafting, "speed_up")),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.retrieval.draftretriever_package import open_writer
+from suffolk.benchmarks.retrieval.draftretriever_package import require_package
 from suffolk.build_index.block import TokenRun
 from suffolk.build_index.documents import parse_documents
 from suffolk.build_index.inputs import find_inputs
@@ -31,7 +31,7 @@ def build(
     Digests of the documents' ids go into the file ``digests``.
     """
     encoder = load_tokenizer(tokenizer)
-    writer = open_writer(index, vocab_size(encoder))
+    writer = require_package().Writer(index, vocab_size=vocab_size(encoder))
     facts: dict[str, Any] = dict.fromkeys(("documents", "tokens", "text_bytes"), 0)
     seconds = dict.fromkeys(("tokenize_seconds", "write_seconds"), 0.0)
     found: list[bytes] = []

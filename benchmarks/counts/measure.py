@@ -15,7 +15,7 @@ import numpy as np
 
 from suffolk.benchmarks.datastore_options import CountingOptions
 from suffolk.benchmarks.folder import built_once, first_tokens, make_folder, writing
-from suffolk.benchmarks.parts import time_alternating, time_rounds
+from suffolk.benchmarks.parts import time_rounds
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import run_watched
 from suffolk.benchmarks.report import import_optional, quantiles_us
@@ -47,7 +47,7 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         Unsupported: infini-gram is not installed, or cannot hold the tokens.
         Internal: two counts differ.
     """
-    import_optional(ENGINE, RIVAL)
+    package = import_optional(ENGINE, RIVAL)
     path = options.store
     if options.tokens is not None:
         with open_datastore(path) as whole:
@@ -55,7 +55,7 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
     with open_datastore(path) as store:
         tokens, starts = join_documents(store)
         folder, built = cached_index(store, options.workdir / path.name)
-        engine = open_engine(folder)
+        engine = package.InfiniGramEngine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
         facts = store.info()
         calls: dict[str, Callable[[Sequence[int]], int]] = {
             OURS: lambda ids: store.lookup(ids, len(ids), len(ids)).count,
@@ -86,7 +86,7 @@ def _measure(
                 f"{ids} occurs {ours} times by Suffolk's count and {theirs} times by infini-gram's; report this as a bug"
             )
     grouped = time_rounds(calls, sequences, options.rounds, options.seed)
-    mixed = time_alternating(calls, sequences, options.rounds, options.seed)
+    mixed = time_rounds(calls, sequences, options.rounds, options.seed, alternating=True)
     results: dict[str, Any] = {"sequences": len(sequences), "counts_equal": True}
     for name, times in (("latency", grouped), ("alternating", mixed)):
         results[name] = {way: quantiles_us(seconds) for way, seconds in times.items()}
@@ -171,12 +171,6 @@ def _build_index(store: Datastore, folder: Path) -> dict[str, Any]:
         "peak_bytes": watched.peak_bytes,
         "bytes": sum(file.stat().st_size for file in folder.iterdir()),
     }
-
-
-def open_engine(folder: Path) -> Any:
-    """Return infini-gram's engine over an index; ``count(input_ids=...)`` returns a dictionary with ``count``."""
-    engine = import_optional(ENGINE, RIVAL).InfiniGramEngine
-    return engine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
 
 
 def _parts(folder: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.plot import Panel, series
 from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "grpcio", "matplotlib")
@@ -53,7 +53,8 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
     """Return the table, and the accepted tokens by source."""
     summary = results["summary"]
     ties = _shows_ties(results)
-    rows = [_row(f"{group}: {name}", each, ties) for group, ways in summary.items() for name, each in ways.items()]
+    every = [(f"{group}: {name}", name, each) for group, ways in summary.items() for name, each in ways.items()]
+    rows = [_row(title, each, ties) for title, _, each in every]
     turns = f"decoded in turn, in pieces of {results['piece_tokens']} tokens"
     headers = HEADERS + TIE_HEADERS if ties else HEADERS
     parts: list[str | Table] = [Table(headers, rows), turns]
@@ -64,28 +65,28 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
             parts.append(
                 f"share of the ceiling: {group}: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
             )
-    parts += ["accepted drafted tokens by source:"]
-    for group, ways in summary.items():
-        for name, each in ways.items():
-            if name != PLAIN:
-                counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
-                parts.append(f"  {group}: {name}: {counts or 'none'}")
+    parts.append("accepted drafted tokens by source:")
+    for title, name, each in every:
+        if name != PLAIN:
+            counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
+            parts.append(f"  {title}: {counts or 'none'}")
     parts.append("milliseconds a step:")
-    for group, ways in summary.items():
-        for name, each in ways.items():
-            shown = ", ".join(f"{part} {spent:.2f}" for part, spent in each["milliseconds_a_step"].items() if spent)
-            parts.append(f"  {group}: {name}: {shown or 'no steps'}")
+    for title, _, each in every:
+        shown = ", ".join(f"{part} {spent:.2f}" for part, spent in each["milliseconds_a_step"].items() if spent)
+        parts.append(f"  {title}: {shown or 'no steps'}")
     limit = results["bandwidth"]
     parts.append(
         f"memory bandwidth: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
         f"{limit['device_bytes_a_second'] / 1e9:.1f} GB/s; a plain pass of {1e3 * limit['plain_pass_seconds']:.1f} ms is at "
         f"{limit['share_of_limit']:.0%} of that limit"
     )
-    if results["prompts_skipped"]:
-        parts.append(
-            f"prompts skipped, because prompt and answer exceed the model's context: {len(results['prompts_skipped'])}"
-        )
-    return parts
+    return [*parts, *skipped_lines(results)]
+
+
+def skipped_lines(results: dict[str, Any]) -> list[str]:
+    """Return a line that counts the skipped prompts, if there are any."""
+    skipped = results["prompts_skipped"]
+    return [f"prompts skipped, because prompt and answer exceed the model's context: {len(skipped)}"] if skipped else []
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:
@@ -94,14 +95,15 @@ def plots(results: dict[str, Any]) -> list[Panel]:
     groups = list(summary)
     names = [name for name in summary[groups[0]] if name != PLAIN]
     labels = [group.replace(", ", ",\n") for group in groups]
-
-    def series(field: str) -> dict[str, list[float | None]]:
-        return {name: [summary[group][name][field] for group in groups] for name in names}
-
     speed_ups = {name: [summary[group][name]["pieces"]["speed_up"] for group in groups] for name in names}
     return [
         Panel("speed-up", "times plain decoding", labels, speed_ups),
-        Panel("mean generated length", "tokens a target pass", labels, series("mean_generated_length")),
+        Panel(
+            "mean generated length",
+            "tokens a target pass",
+            labels,
+            series(summary.values(), names, "mean_generated_length"),
+        ),
     ]
 
 

@@ -17,7 +17,6 @@ from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.datastore.files import write_json
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
@@ -100,7 +99,13 @@ def measure_hierarchy(
     texts = load_prompts(options.prompts, "chat", options.limit, options.seed)
     prompts = [np.asarray(encode_prompt(each, target.tokenizer, model), np.int32) for each in texts]
     stacks = StackLoader(target, options.draft_model, options.head, stores, limits, options.dtype)
-    found, plans, levels = _plan(options, stacks, target, wanted_levels(options, given), prompts, settings, bool(given))
+    found = measure_levels(target, stacks, wanted_levels(options, given), prompts, settings, options.depth)
+    levels = found.levels()
+    begin = time.perf_counter()
+    plans = [] if given else plans_by_size(levels, options.depth)
+    if plans:
+        took = (time.perf_counter() - begin) * 1e3
+        print(f"planned {len(levels.levels)} levels in {took:.0f} ms: {fastest(plans)}", file=sys.stderr, flush=True)
     if options.save_rates is not None:
         write_json(options.save_rates, asdict(levels))
     chosen = given or [read_stack(str(plan)) for plan in plans if len(plan.names) > 1]
@@ -111,25 +116,6 @@ def measure_hierarchy(
             raise
         return HierarchyResult(plans, [], None, len(prompts), True)
     return HierarchyResult(plans, outcomes, plain, len(prompts))
-
-
-def _plan(
-    options: HierarchyOptions,
-    stacks: StackLoader,
-    target: Any,
-    wanted: Sequence[tuple[str, float | None]],
-    prompts: Sequence[Ids],
-    settings: SamplingSettings,
-    is_given: bool,
-) -> tuple[Measurements, list[Plan], Levels]:
-    found = measure_levels(target, stacks, wanted, prompts, settings, options.depth)
-    levels = found.levels()
-    begin = time.perf_counter()
-    plans = [] if is_given else plans_by_size(levels, options.depth)
-    if plans:
-        took = (time.perf_counter() - begin) * 1e3
-        print(f"planned {len(levels.levels)} levels in {took:.0f} ms: {fastest(plans)}", file=sys.stderr, flush=True)
-    return found, plans, levels
 
 
 def _run(

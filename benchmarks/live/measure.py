@@ -20,7 +20,7 @@ from suffolk.benchmarks.live.indexes import (
     drafts_by_segments,
     read_pieces,
 )
-from suffolk.benchmarks.parts import time_alternating
+from suffolk.benchmarks.parts import time_rounds
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.processes import resident_memory
 from suffolk.benchmarks.report import quantiles_us
@@ -138,7 +138,8 @@ def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveBenchO
 
 def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces, seed: int) -> dict[str, Any]:
     """Measure the latency of drafts from Python and their mean number of nodes. The indexes take turns."""
-    seconds = time_alternating({index.name: index.draft for index in indexes}, pieces.contexts, 1, seed)
+    drafts = {index.name: index.draft for index in indexes}
+    seconds = time_rounds(drafts, pieces.contexts, 1, seed, alternating=True)
     return {
         index.name: quantiles_us(seconds[index.name])
         | {"nodes": float(np.mean(list(map(index.draft, pieces.contexts))))}

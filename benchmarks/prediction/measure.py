@@ -12,6 +12,7 @@ import numpy as np
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
+from suffolk.benchmarks.decode.report import skipped_lines
 from suffolk.benchmarks.decode.setup import (
     Encoded,
     capacity_for,
@@ -226,9 +227,7 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
             f"largest gap: {gap:.3g}, between the target's scores of the two tokens where an output parts (near 0: a near-tie "
             "that rounding decides)"
         )
-    if results["prompts_skipped"]:
-        parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
-    return parts
+    return [*parts, *skipped_lines(results)]
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:

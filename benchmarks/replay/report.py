@@ -1,19 +1,16 @@
-"""Formats the output and the verdict of ``suffolk replay``, and writes its report."""
+"""Formats the output of ``suffolk replay``, and judges its results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.parts import Stop
 from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.report import count
-from suffolk.datastore.files import printable, write_json
+from suffolk.datastore.files import printable
 from suffolk.datastore.text_table import format_table
-from suffolk.datastore.version import __version__
-from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.replayer import Replayed
 from suffolk.serving.decoding.replay.summary import DEPTHS, summarize
@@ -114,32 +111,6 @@ def replay_panels(rows: Sequence[dict[str, Any]]) -> list[Panel]:
     if "speed_up" in every[0]:
         panels.append(panel("expected speed-up", "times plain decoding", "speed_up"))
     return panels
-
-
-def write_results(
-    path: Path,
-    recorded: Sequence[Path],
-    datastores: Sequence[str],
-    limits: Limits,
-    recordings: Sequence[Recording],
-    costs: str,
-    rows: list[dict[str, Any]],
-    stopped: Stop | None,
-) -> None:
-    """Write the report. Raises the errors of ``write_json``."""
-    document = {
-        "version": __version__,
-        "recordings": [str(each) for each in recorded],
-        "model": recordings[0].model,
-        "datastores": list(datastores),
-        "limits": asdict(limits),
-        "costs": costs or None,
-        "recorded": recorded_lengths(recordings),
-        "stopped": stopped,
-        "verdict": asdict(judge([row for row in rows if row["group"] == ALL])),
-        "results": rows,
-    }
-    write_json(path, document)
 
 
 def _row(name: str, nodes: int, group: str, replayed: Sequence[Replayed], planned: bool) -> dict[str, Any]:

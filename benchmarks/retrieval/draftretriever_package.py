@@ -73,11 +73,6 @@ def require_package() -> Any:
     return module
 
 
-def open_writer(index: str, vocab_size: int) -> Any:
-    """Create a writer with ``add_entry(list of ids)`` and ``finalize()``."""
-    return require_package().Writer(index, vocab_size=vocab_size)
-
-
 def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
     """Return the nodes of the tree with ``paths``. A node is represented by its path from the root."""
     whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
@@ -111,7 +106,7 @@ def build_index(store: str, index: str) -> dict[str, Any]:
     """Build the index, and return the cost. For a process of its own."""
     begin = time.perf_counter()
     with open_datastore(store) as opened:
-        writer = open_writer(index, opened.manifest.vocab_size)
+        writer = require_package().Writer(index, vocab_size=opened.manifest.vocab_size)
         entries = 0
         for document in opened.documents():
             writer.add_entry(document.tokens.tolist())

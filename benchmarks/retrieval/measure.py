@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from suffolk.benchmarks.datastore_options import RetrievalBenchOptions
 from suffolk.benchmarks.folder import first_tokens
-from suffolk.benchmarks.parts import Call, time_alternating, time_rounds
+from suffolk.benchmarks.parts import Call, time_rounds
 from suffolk.benchmarks.processes import grown_memory, resident_memory
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
@@ -87,7 +87,8 @@ def _measure_set(
     else:
         rivals: dict[str, Call] = {RIVAL: rival.search, RIVAL_LOOP: rival.search_suffixes}
         seconds = time_rounds({**calls, **rivals}, called.contexts, options.rounds, options.seed)
-        mixed = time_alternating({DRAFT: calls[DRAFT], **rivals}, called.contexts, options.rounds, options.seed)
+        drafts = {DRAFT: calls[DRAFT], **rivals}
+        mixed = time_rounds(drafts, called.contexts, options.rounds, options.seed, alternating=True)
         results["alternating"] = {name: quantiles_us(times) for name, times in mixed.items()}
         results["times_faster"] = {
             f"{ours} against {name}": {"in_rounds": _ratios(seconds[ours], seconds[name])}

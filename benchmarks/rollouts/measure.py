@@ -10,6 +10,7 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.report import PACKAGES as PACKAGES
+from suffolk.benchmarks.decode.report import skipped_lines
 from suffolk.benchmarks.decode.setup import Encoded, capacity_for, encode_prompts, load_target, target_facts
 from suffolk.benchmarks.parts import keep, rotated
 from suffolk.benchmarks.plot import Panel
@@ -199,10 +200,7 @@ def _rate(row: dict[str, Any]) -> float:
 
 def tables(results: dict[str, Any]) -> list[str | Table]:
     """The table."""
-    parts: list[str | Table] = [Table.of(COLUMNS, results["summary"])]
-    if results["prompts_skipped"]:
-        parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
-    return parts
+    return [Table.of(COLUMNS, results["summary"]), *skipped_lines(results)]
 
 
 def plots(results: dict[str, Any]) -> list[Panel]:

@@ -17,7 +17,7 @@ from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.report import PACKAGES as DECODING_PACKAGES
 from suffolk.benchmarks.decode.setup import opened_engine, target_facts
 from suffolk.benchmarks.parts import keep
-from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.plot import Panel, series
 from suffolk.benchmarks.processes import helper_command
 from suffolk.benchmarks.worker.requests import (
     ENGINE,
@@ -57,7 +57,6 @@ NOTES = (
 class TransportRun:
     """A run of one transport with one number of streams and one drafter. ``cpu_seconds``: CPU time of the engine's process."""
 
-    round: int
     streams: int
     drafter: str
     transport: str
@@ -108,24 +107,24 @@ def _turns(
     """Yield the run of every transport, for each round, number of streams and drafter. Transports alternate."""
     with tempfile.TemporaryDirectory() as folder:
 
-        def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
+        def measure(size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
             requests = _requests(server, transport, texts, size, drafter, options)
             cpu = time.process_time()
             if transport == ENGINE:
                 run = run_streams(partial(generate, server.service.engine, requests), texts, size)
             else:
                 run = _outside(requests, Path(folder))
-            return TransportRun(number, size, drafter, transport, run, time.process_time() - cpu)
+            return TransportRun(size, drafter, transport, run, time.process_time() - cpu)
 
         for transport in TRANSPORTS:
-            measure(0, 1, options.drafters[0], transport, [prompts[0]])
+            measure(1, options.drafters[0], transport, [prompts[0]])
         for number in range(1, options.rounds + 1):
             for turn, size in enumerate(streams):
                 requests = max(len(prompts), _REQUESTS_PER_STREAM * size)
                 texts = [prompts[at % len(prompts)] for at in range(requests)]
                 order = TRANSPORTS if (number + turn) % 2 else TRANSPORTS[::-1]
                 for drafter in options.drafters:
-                    runs = [measure(number, size, drafter, transport, texts) for transport in order]
+                    runs = [measure(size, drafter, transport, texts) for transport in order]
                     for each in runs:
                         show_part(
                             f"round {number}, {size} streams, {drafter}: {each.transport} {each.run.rate:.1f} tokens/s"
@@ -201,13 +200,9 @@ def plots(results: dict[str, Any]) -> list[Panel]:
         for size, drafters in results["streams"].items()
         for drafter, transports in drafters.items()
     }
-    labels = list(found)
-
-    def series(names: tuple[str, ...], field: str) -> dict[str, list[float | None]]:
-        return {name: [each[name][field] for each in found.values()] for name in names}
-
+    labels, rows = list(found), found.values()
     remote = tuple(name for name in TRANSPORTS if name != ENGINE)
     return [
-        Panel("throughput by streams and drafter", "times the engine's", labels, series(remote, "ratio")),
-        Panel("time to the first token", "ms", labels, series(TRANSPORTS[:-1], "first_token_ms")),
+        Panel("throughput by streams and drafter", "times the engine's", labels, series(rows, remote, "ratio")),
+        Panel("time to the first token", "ms", labels, series(rows, TRANSPORTS[:-1], "first_token_ms")),
     ]

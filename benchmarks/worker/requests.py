@@ -63,23 +63,6 @@ def run_streams(ask: Ask, prompts: Sequence[Sequence[int]], streams: int) -> Str
         return StreamRun(answers, time.perf_counter() - begin)
 
 
-class Stopwatch:
-    """Times one answer."""
-
-    def __init__(self) -> None:
-        self._begin = time.perf_counter()
-        self._first: float | None = None
-
-    def token(self) -> None:
-        """Note that tokens have come."""
-        if self._first is None:
-            self._first = time.perf_counter() - self._begin
-
-    def answer(self, text: str, tokens: int) -> StreamedAnswer:
-        """Return the ended answer."""
-        return StreamedAnswer(text, tokens, self._first, time.perf_counter() - self._begin)
-
-
 ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTTP, whole"
 TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)
 """Transports to the same engine. The first is a call in the engine's process."""
@@ -130,12 +113,12 @@ def asking(requests: WorkerRequests) -> Ask:
 
 def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:
     """Generate with ``decoder``, in this process or over gRPC. Time the tokens as they come."""
-    watch, texts = Stopwatch(), []
+    begin, first, texts = time.perf_counter(), None, []
     generation = decoder.generate(prompt, SamplingSettings(**requests.sampling), requests.drafter, requests.max_nodes)
     for step in generation:
-        watch.token()
+        first = first or time.perf_counter() - begin
         texts.append(step.text)
-    return watch.answer("".join(texts), len(generation.tokens))
+    return StreamedAnswer("".join(texts), len(generation.tokens), first, time.perf_counter() - begin)
 
 
 def _ask_http(requests: WorkerRequests) -> Ask:
@@ -144,33 +127,35 @@ def _ask_http(requests: WorkerRequests) -> Ask:
     def ask(prompt: Sequence[int]) -> StreamedAnswer:
         if not hasattr(local, "connection"):
             local.connection = http.client.HTTPConnection(requests.address, timeout=_TIMEOUT)
-        watch = Stopwatch()
+        begin = time.perf_counter()
         data = json.dumps(requests.body(prompt))
         local.connection.request("POST", "/v1/completions", data, {"Content-Type": "application/json"})
         reply = local.connection.getresponse()
         if reply.status != http.client.OK:
             raise Internal(f"{requests.address} answered {reply.status}: {reply.read().decode()[:300]}")
         if requests.transport == HTTP_STREAM:
-            return _read_events(reply, watch)
+            return _read_events(reply, begin)
         found = json.loads(reply.read())
-        return watch.answer(found["choices"][0]["text"], found["usage"]["completion_tokens"])
+        text, tokens = found["choices"][0]["text"], found["usage"]["completion_tokens"]
+        return StreamedAnswer(text, tokens, None, time.perf_counter() - begin)
 
     return ask
 
 
-def _read_events(reply: http.client.HTTPResponse, watch: Stopwatch) -> StreamedAnswer:
-    texts, tokens = [], 0
+def _read_events(reply: http.client.HTTPResponse, begin: float) -> StreamedAnswer:
+    """Read a streamed answer. ``begin``: when its request was sent."""
+    first, texts, tokens = None, list[str](), 0
     for line in reply:
         content = line.removeprefix(b"data: ").strip()
         if not content or content == b"[DONE]":
             continue
-        watch.token()
+        first = first or time.perf_counter() - begin
         chunk = json.loads(content)
         if "error" in chunk:
             raise Internal(f"the stream ended with an error: {chunk['error']}")
         texts += [choice["text"] for choice in chunk["choices"]]
         tokens = (chunk.get("usage") or {}).get("completion_tokens", tokens)
-    return watch.answer("".join(texts), tokens)
+    return StreamedAnswer("".join(texts), tokens, first, time.perf_counter() - begin)
 
 
 def send(file: str) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from suffolk.build_index.block import Position
 from suffolk.build_index.encode_block import EncodeSetup
-from suffolk.build_index.inputs import Inputs
+from suffolk.build_index.gather import Gatherer
 from suffolk.build_index.on_ray.cluster import Cluster
 from suffolk.build_index.on_ray.tasks import Encoded, encode_block, read_unit
 from suffolk.build_index.on_ray.units import Place, Unit, cut_units
-from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import WORKER_BYTES
 from suffolk.datastore.file_systems import is_storage_url
 
@@ -47,11 +46,9 @@ class EncodedReference:
 
 @dataclass(slots=True)
 class BlockSource:
-    """Encodes the blocks of ``inputs`` from ``start`` on. For one thread. ``wait`` waits until an object exists."""
+    """Encodes the blocks of a build's inputs from ``start`` on. For one thread. ``wait`` waits until an object exists."""
 
-    inputs: Inputs
-    options: BuildOptions
-    token_width: str
+    gatherer: Gatherer
     setup: EncodeSetup
     cluster: Cluster
     start: Position
@@ -81,7 +78,7 @@ class BlockSource:
 
     def _read(self) -> Iterator[tuple[Any, Place]]:
         """Yield references to the contents of blocks, and the blocks' places in the inputs."""
-        units = cut_units(self.inputs, self.start)
+        units = cut_units(self.gatherer.inputs, self.start)
         running = deque((unit, self._begin(unit)) for unit in islice(units, min(READERS, self.cluster.cores + 1)))
         while running:
             unit, reader = running.popleft()
@@ -105,4 +102,4 @@ class BlockSource:
             max_retries=0,
             scheduling_strategy=node,
         )
-        return reader.remote(unit.files, self.options, self.token_width, unit.start)
+        return reader.remote(unit.files, self.gatherer.options, self.gatherer.target.token_width, unit.start)

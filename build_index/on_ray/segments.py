@@ -120,19 +120,11 @@ class _Work:
         gatherer, state, begin = self.gatherer, self.state, time.monotonic()
         gatherer.run = totals(state.finished[state.resumed :])
         gatherer.skipped.cut(state.finished[-1].skipped_bytes if state.finished else None)
-        source = BlockSource(
-            gatherer.inputs,
-            gatherer.options,
-            gatherer.target.token_width,
-            self.setup,
-            self.cluster,
-            state.next,
-            self._wait,
-        )
+        source = BlockSource(gatherer, self.setup, self.cluster, state.next, self._wait)
         most = max(1, self.cluster.cores // self._sort_cores())
         for gathering in self._gather(source.blocks()):
             self._sorting.append(self._sort(gathering, len(state.finished) + len(self._sorting)))
-            while len(self._sorting) > most or (self._sorting and self._is_ready(self._sorting[0].parts)):
+            while len(self._sorting) > most or (self._sorting and ray.wait([self._sorting[0].parts], timeout=0)[0]):
                 self._receive()
         gatherer.read_seconds += time.monotonic() - begin
         begin, left = time.monotonic(), len(self._sorting)
@@ -200,10 +192,6 @@ class _Work:
             file.flush()
             os.fsync(file.fileno())
         _native.Segment(os.fspath(path)).verify("checksums")
-
-    @staticmethod
-    def _is_ready(reference: Any) -> bool:
-        return bool(ray.wait([reference], timeout=0)[0])
 
     def _wait(self, reference: Any) -> None:
         """Wait for an object. Raises Unavailable if no node is left that could compute it."""

@@ -102,7 +102,7 @@ def _sort(path: Path, blocks: Iterable[EncodedBlock], settings: Mapping[str, Any
     with TokenFile(path.with_name("tokens"), token_dtype(settings["vocab_size"])) as file:
         for block in blocks:
             file.append(block.tokens)
-            table.extend(zip(block.sources, block.metadata, strict=True))
+            table.extend(block.origins)
         entry = write_segment(path, file.mapped(), documents=table.finish(), **settings)
     named = named_by_content(entry)
     if url is not None:

@@ -11,7 +11,7 @@ before its outcome was known. The error is the mean distance of prediction and m
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,7 @@ def _facts(learned: Learned) -> dict[str, Any]:
         "predictions": reliability.weight,
         "error": reliability.error(),
         "error_of_likely": reliability.error(LIKELY),
-        "diagram": [
-            {"predicted": bar.predicted, "measured": bar.measured, "weight": bar.weight} for bar in reliability.bars()
-        ],
+        "diagram": [asdict(bar) for bar in reliability.bars()],
     }
 
 

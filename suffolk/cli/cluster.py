@@ -9,7 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,13 +36,11 @@ _COLUMNS = ("server", "state", "node", "grpc", "http", "version", "serves", "res
 class RayOptions(setting.Options):
     ray: str = option("auto", "address of Ray, HOST:PORT; 'auto' is the one on this machine", metavar="ADDRESS")
 
-    @contextmanager
-    def connected(self) -> Iterator[None]:
+    def connected(self) -> AbstractContextManager[None]:
         """Connect to Ray. Raises ModuleNotFoundError without Ray. Other errors as ``connected`` of ``build_index.on_ray``."""
         from suffolk.build_index.on_ray.connection import connected
 
-        with connected(self.ray):
-            yield
+        return connected(self.ray)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -240,14 +240,10 @@ def _settings(settings: dict[str, Any]) -> Iterator[str]:
             continue
         yield f"{'builds':<18} {len(value)}"
         for each in value:
-            corpora = each.get("corpora")
-            names = ", ".join(map(str, corpora)) if isinstance(corpora, list) else "of unknown corpora"
-            if (
-                isinstance(corpora, list)
-                and isinstance(given := each.get("corpora_given"), int)
-                and given > len(corpora)
-            ):
-                names += f" and {given - len(corpora)} more"
+            names, corpora, given = "of unknown corpora", each.get("corpora"), each.get("corpora_given")
+            if isinstance(corpora, list):
+                more = f" and {given - len(corpora)} more" if isinstance(given, int) and given > len(corpora) else ""
+                names = ", ".join(map(str, corpora)) + more
             yield printable(f"  {each.get('built', 'unknown date')}: {names}")
 
 

@@ -53,18 +53,6 @@ def plot_beside(json_file: Path, plot: Path | None) -> Path:
     return found
 
 
-def require_page(page: Path | None, *others: Path) -> None:
-    """Check that the page of ``--report`` can be written, and is none of the files ``others``.
-
-    Raises:
-        InvalidArgument: the page is one of ``others``.
-        NotFound, InvalidArgument, PermissionDenied: as ``require_folder``.
-    """
-    require_folder("--report", page)
-    if page is not None and page.resolve() in {each.resolve() for each in others}:
-        raise InvalidArgument(f"--report {page} is also the file of other results; name another")
-
-
 RECORD = (
     "add a JSON line for every finished text, for 'suffolk replay'. It holds prompt and text as token ids, which anyone with the "
     "tokenizer can read"

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import require_plots, write_plot
-from suffolk.benchmarks.replay.report import head_lines, replay_panels, result_lines, write_results
+from suffolk.benchmarks.replay.report import ALL, head_lines, judge, recorded_lengths, replay_panels, result_lines
 from suffolk.benchmarks.replay.runs import ReplaySetting, replay_all
 from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
 from suffolk.cli.model import DeviceOptions, load_target
@@ -35,9 +35,11 @@ from suffolk.cli.options.setting import Assignable
 from suffolk.cli.output_file import CalibrationOptions, kept_calibration, require_folder
 from suffolk.cli.stores import checked_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.files import write_json
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.version import __version__
 from suffolk.serving.decoding.drafters.registry import find, names
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
@@ -161,7 +163,19 @@ def run(options: Options) -> int:
         found, stopped = replay_all(setting, options.nodes, chosen)
     print("\n".join([*stop_lines(stopped), *result_lines(found)]))
     if options.json is not None:
-        write_results(options.json, options.recordings, options.datastore, limits, recordings, origin, found, stopped)
+        document = {
+            "version": __version__,
+            "recordings": list(map(str, options.recordings)),
+            "model": recordings[0].model,
+            "datastores": options.datastore,
+            "limits": asdict(limits),
+            "costs": origin or None,
+            "recorded": recorded_lengths(recordings),
+            "stopped": stopped,
+            "verdict": asdict(judge([row for row in found if row["group"] == ALL])),
+            "results": found,
+        }
+        write_json(options.json, document)
     if options.plot is not None:
         write_plot(options.plot, "suffolk replay", replay_panels(found))
     return exit_code(stopped)

@@ -133,19 +133,17 @@ def _add_stores(
         LOG.warning("reload: %s is still served; restart the server to remove it", ", ".join(gone))
 
 
-def _open_published(path: str, residency: str, threads: int) -> WatchedDatastore:
-    """Open the datastore at ``path``. If some of its documents are not served, log this."""
-    store = WatchedDatastore(path, residency, threads)
-    if (note := unpublished_note(path)) is not None:
-        LOG.warning("%s: not served: %s", path, note)
-    return store
-
-
 def _open(options: Options, name: str, path: str) -> WatchedDatastore:
-    """Follow the datastore in a folder or at a URL. Raises InvalidArgument if a URL has no folder for its copy."""
+    """Follow the datastore in a folder or at a URL. If some of its documents are not served, log this.
+
+    Raises InvalidArgument if a URL has no folder for its copy.
+    """
     opening = options.residency, options.search_threads
     if not is_storage_url(path):
-        return _open_published(path, *opening)
+        store = WatchedDatastore(path, *opening)
+        if (note := unpublished_note(path)) is not None:
+            LOG.warning("%s: not served: %s", path, note)
+        return store
     if options.cache is None:
         raise InvalidArgument(
             f"{path}: a datastore in storage is served from a copy; name a folder for it with --cache"

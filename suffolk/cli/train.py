@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suffolk.capacity.need import read_amount
 from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transformers
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, passed_on
@@ -49,12 +51,6 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _ANSWERS = tuple(f"answer_{each.name}" for each in fields(Regeneration))
 
 
-def read_size(text: str) -> int:
-    """Bytes of a size such as 500M. Raises ValueError if ``text`` is not a size."""
-    unit = text[-1:].upper() if text[-1:].isalpha() else ""
-    return int(text[: len(text) - len(unit)]) * _UNITS[unit] if unit in _UNITS else int(text)
-
-
 @dataclass(frozen=True, kw_only=True)
 class HeadOptions(setting.Options):
     """What to train."""
@@ -81,7 +77,7 @@ class DataOptions(setting.Options):
         "the most bytes of hidden states to keep beside DIR (with K, M, G or T, as in 200G), so "
         "that later passes need not compute them; 0 keeps none",
         metavar="BYTES",
-        read=read_size,
+        read=partial(read_amount, units=_UNITS),
     )
 
 

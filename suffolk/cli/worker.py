@@ -78,17 +78,14 @@ def run(options: Options) -> None:
             _serve(options, server, service, starting)
 
 
-@contextmanager
-def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
+def opened_memory(name: str | None, model: str) -> AbstractContextManager[Appendable | None]:
     """The live datastore of ``--remember``, or None. Raises the errors of ``open_appendable``.
 
     If ``name`` is the address of several servers, none of them needs to lead yet.
     """
     if name is None:
-        yield None
-        return
-    with connect_to_append(name) if names_several(name) else open_appendable(name, model) as store:
-        yield store
+        return nullcontext()
+    return connect_to_append(name) if names_several(name) else open_appendable(name, model)
 
 
 def require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:

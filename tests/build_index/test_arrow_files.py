@@ -46,8 +46,8 @@ def test_the_folder_of_a_saved_data_set_is_read(tmp_path: Path) -> None:
     found = list(read_blocks(find_inputs(chosen), chosen, "uint32"))
     documents = [parse_documents(block.payload, chosen) for block in found]
     assert [text for each in documents for text in each.texts] == TEXTS
-    assert [kept for each in documents for kept in each.metadata] == [{"meta.stars": number} for number in range(5)]
-    assert [source.rpartition("#")[2] for each in documents for source in each.sources] == list("01234")
+    assert [kept for each in documents for _, kept in each.origins] == [{"meta.stars": number} for number in range(5)]
+    assert [source.rpartition("#")[2] for each in documents for source, _ in each.origins] == list("01234")
     sizes = [block.bytes_read for block in found]
     assert sizes == sorted(sizes)
     assert sizes[-1] <= find_inputs(chosen).size

@@ -25,18 +25,20 @@ def test_fields_of_records_are_kept_as_metadata(tmp_path: Path) -> None:
     fields = ("license", "repo.name", "repo.stars", "repo.fork", "none", "missing", "repo.name.deeper")
     kept = {"license": "mit", "repo.name": "a/b", "repo.stars": 3, "repo.fork": False}
     lines = Lines("s.jsonl", 1, json.dumps(record).encode() + b'\n{"text": "two"}\n')
-    assert parse_documents(lines, options("s", metadata=fields)).metadata == [kept, {}]
-    assert parse_documents(lines, options("s")).metadata == [{}, {}]
+    places = ["s.jsonl:1", "s.jsonl:2"]
+    found = parse_documents(lines, options("s", metadata=fields))
+    assert found.origins == list(zip(places, [kept, {}], strict=True))
+    assert parse_documents(lines, options("s")).origins == [(place, {}) for place in places]
     for column, values in (("text", ["one", "two"]), ("input_ids", [[1, 2], [3]])):
         rows = {"repo": [record["repo"], None], "license": ["mit", None], "repo.fork": [False, None], column: values}
         parquet.write_table(pyarrow.table(rows), tmp_path / "a.parquet")
         (block,) = blocks(tmp_path / "a.parquet", tokenizer="some", metadata=fields)
         chosen, payload = options("s", metadata=fields), block.payload
         found = payload if isinstance(payload, TokenRun) else parse_documents(payload, chosen)
-        assert list(found.metadata) == [kept, {}]
+        assert [metadata for _, metadata in found.origins or ()] == [kept, {}]
     encoder = BlockEncoder(EncodeSetup(options("a", end_of_document=0), None, False, 500))
-    encoded = encoder.encode(TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3), ("p#a", "p#b"), (kept, {})))
-    assert encoded.metadata == [kept, {}]
+    encoded = encoder.encode(TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3), (("p#a", kept), ("p#b", {}))))
+    assert encoded.origins == [("p#a", kept), ("p#b", {})]
 
 
 def test_values_of_parquet_are_those_of_json(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_values_of_parquet_are_those_of_json(tmp_path: Path) -> None:
     then = "2020-01-26T00:53:20+00:00"
     kept = {"doc.license": "mit", "seen": then, "repo.pushed": then, "day": "2020-01-02", "price": "1.50"}
     kept |= {"log.at": then, "took": "0:00:01.500000", "hour": "01:00:00"}
-    assert (found.texts, found.metadata, len(found.left_out)) == (["one"], [kept], 1)
+    assert (found.texts, [metadata for _, metadata in found.origins], len(found.left_out)) == (["one"], [kept], 1)
 
 
 def test_nanoseconds_inside_of_lists(tmp_path: Path) -> None:
@@ -82,8 +84,8 @@ def test_nanoseconds_inside_of_lists(tmp_path: Path) -> None:
 def test_fields_ids_and_line_numbers() -> None:
     data = b'\n{"meta": {"path": "p/q.py"}, "text": "one"}\n{"text.x": "two", "meta": {"path": 7}}\n'
     lines = Lines("s.jsonl", 5, data[: data.index(b'{"text.x')])
-    assert parse_documents(lines, options("s")).sources == ["s.jsonl:6"]
-    assert parse_documents(lines, options("s", id_field="meta.path")).sources == ["s.jsonl#p/q.py"]
+    assert parse_documents(lines, options("s")).origins == [("s.jsonl:6", {})]
+    assert parse_documents(lines, options("s", id_field="meta.path")).origins == [("s.jsonl#p/q.py", {})]
     second = Lines("s.jsonl", 7, data[data.index(b'{"text.x') :])
     assert parse_documents(second, options("s", text_field="text.x")).texts == ["two"]
     with pytest.raises(
@@ -137,7 +139,7 @@ def test_very_long_texts_are_cut_at_a_line_end() -> None:
     assert len(found.texts) == 2
     assert "".join(found.texts) == text
     assert found.texts[0].endswith("\n")
-    assert found.sources == ["a", "a"]
+    assert found.origins == [("a", {}), ("a", {})]
 
 
 @pytest.mark.parametrize(

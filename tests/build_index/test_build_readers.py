@@ -120,7 +120,9 @@ def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     runs = [block.payload for block in blocks(tmp_path / "b.parquet", tokenizer=None)]
     assert max(run.ids.nbytes for run in runs) <= BLOCK_BYTES
     assert np.array_equal(np.concatenate([run.ids for run in runs]), np.concatenate(ids))
-    assert [source for run in runs for source in run.sources] == [f"{tmp_path}/b.parquet:{row}" for row in range(1, 41)]
+    assert [source for run in runs for source, _ in run.origins] == [
+        f"{tmp_path}/b.parquet:{row}" for row in range(1, 41)
+    ]
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:

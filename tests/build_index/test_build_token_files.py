@@ -40,9 +40,9 @@ def test_token_arrays_are_split_at_the_end_of_document(tmp_path: Path) -> None:
     encoder = BlockEncoder(EncodeSetup(options("a", end_of_document=0), None, False, 500))
     encoded = encoder.encode(TokenRun("a.npy", 100, np.array([0, 5, 6, 0, 0, 7], np.int64)))
     assert encoded.tokens.tolist() == [5, 6, 0xFFFF, 7, 0xFFFF]
-    assert encoded.sources == ["a.npy@101", "a.npy@105"]
-    rows = TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3, 3, 5), ("p#a", "p#b", "p#c", "p#d"))
-    assert encoder.encode(rows).sources == ["p#a", "p#c"]
+    assert encoded.origins == [("a.npy@101", {}), ("a.npy@105", {})]
+    rows = TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3, 3, 5), tuple((f"p#{name}", {}) for name in "abcd"))
+    assert encoder.encode(rows).origins == [("p#a", {}), ("p#c", {})]
 
 
 @pytest.mark.parametrize("value", [-1, 500, 70_000])

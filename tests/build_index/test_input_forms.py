@@ -47,7 +47,7 @@ def texts(path: Path, **more: Any) -> tuple[list[str], list[str]]:
     """The texts of a corpus, and their sources without the folder."""
     chosen = options(path, **more)
     found = [parse_documents(block.payload, chosen) for block in blocks(path, **more)]
-    sources = [source.rpartition("/")[2] for each in found for source in each.sources]
+    sources = [source.rpartition("/")[2] for each in found for source, _ in each.origins]
     return [text for each in found for text in each.texts], sources
 
 

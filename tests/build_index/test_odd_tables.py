@@ -101,7 +101,7 @@ def test_names_in_objects_may_have_dots(tmp_path: Path, name: str, row: dict[str
         parse_documents(block.payload, chosen) for block in blocks(tmp_path, text_field="x.a.b", metadata=("x.a.b",))
     ]
     assert found.texts == TEXTS[:1]
-    assert found.metadata == [{"x.a.b": TEXTS[0]}]
+    assert [metadata for _, metadata in found.origins] == [{"x.a.b": TEXTS[0]}]
 
 
 def test_an_object_without_the_field_ends_the_build(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_bytes_are_texts_if_they_hold_one(tmp_path: Path) -> None:
     fields = {"id_field": "id", "metadata": ("url",)}
     chosen = options(tmp_path, **fields)
     [found] = [parse_documents(block.payload, chosen) for block in blocks(tmp_path, **fields)]
-    assert [source.rpartition("#")[2] for source in found.sources] == columns["id"]
-    assert [each["url"] for each in found.metadata] == columns["url"]
+    assert [source.rpartition("#")[2] for source, _ in found.origins] == columns["id"]
+    assert [metadata["url"] for _, metadata in found.origins] == columns["url"]
     assert found.texts == TEXTS
 
 
@@ -138,7 +138,7 @@ def test_a_whole_float_is_the_id_of_its_integer(tmp_path: Path, value: object, n
     write_rows(tmp_path / "a.jsonl", [{"text": "one", "id": value}])
     chosen = options(tmp_path, id_field="id")
     [found] = [parse_documents(block.payload, chosen) for block in blocks(tmp_path, id_field="id")]
-    assert [source.rpartition("#")[2] for source in found.sources] == [name]
+    assert [source.rpartition("#")[2] for source, _ in found.origins] == [name]
 
 
 @pytest.mark.parametrize(("value", "kind"), [({"a": 1}, "an object"), ([1], "an array")])

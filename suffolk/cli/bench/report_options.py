@@ -11,7 +11,8 @@ from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
 from suffolk.benchmarks.report import make_report, plain, write_report
 from suffolk.cli.options.setting import Options
-from suffolk.cli.output_file import plot_beside, require_page
+from suffolk.cli.output_file import plot_beside, require_folder
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.settings import option
 from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.engine.sampling.settings import Seed
@@ -48,10 +49,12 @@ class PageOptions(Options):
     def require(self, *others: Path) -> None:
         """Check before a measurement that its page and plots can be written. ``others``: the measurement's other files.
 
-        Raises the errors of ``require_plots`` and ``require_page``.
+        Raises InvalidArgument if the page is one of ``others``, and the errors of ``require_plots`` and ``require_folder``.
         """
         require_plots()
-        require_page(self.report, *others)
+        require_folder("--report", self.report)
+        if self.report is not None and self.report.resolve() in {each.resolve() for each in others}:
+            raise InvalidArgument(f"--report {self.report} is also the file of other results; name another")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -82,7 +81,7 @@ def _unknown(command: str | None) -> InvalidArgument:
 def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str, Given]) -> Iterator[str]:
     """The merged settings of ``command`` as a TOML table, with the help and the origin of each setting as comments."""
     yield f"[{command}]"
-    for group, members in _groups(settings):
+    for group, members in _groups(settings).items():
         yield f"\n# -- {group or 'general'} --"
         for each in members:
             named = all(choice in each.help for choice in each.choices)
@@ -101,11 +100,12 @@ def default_text(setting: Setting) -> str:
     return "required" if setting.default is REQUIRED else "" if setting.default is None else _toml(setting.default)
 
 
-def _groups(settings: Mapping[str, Setting]) -> list[tuple[str, list[Setting]]]:
-    shown = [each for name, each in settings.items() if name not in UNSET]
-    order = list(dict.fromkeys(each.group for each in shown))
-    grouped = groupby(sorted(shown, key=lambda each: order.index(each.group)), key=lambda each: each.group)
-    return [(group, list(members)) for group, members in grouped]
+def _groups(settings: Mapping[str, Setting]) -> dict[str, list[Setting]]:
+    groups: dict[str, list[Setting]] = {}
+    for name, each in settings.items():
+        if name not in UNSET:
+            groups.setdefault(each.group, []).append(each)
+    return groups
 
 
 def _toml(value: Any) -> str:

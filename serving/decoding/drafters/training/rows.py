@@ -118,7 +118,7 @@ def _read_records(payload: Lines | Records, options: BuildOptions, skipped: Coun
 def _cut(texts: Texts, options: BuildOptions) -> Iterator[Row]:
     """One row for each text. A text of more than a million characters gives several rows."""
     found = parse_documents(texts, options)
-    for source, text in zip(found.sources, found.texts, strict=True):
+    for (source, _), text in zip(found.origins, found.texts, strict=True):
         yield Row(source, text=text)
 
 
