@@ -33,7 +33,8 @@ class Condition:
         value = origin.source if self.field == "source" else origin.metadata.get(self.field)
         if value is None:
             return self.operator == "!="
-        return OPERATORS[self.operator](_text(value), self.operand)
+        text = value if isinstance(value, str) else json.dumps(value)
+        return OPERATORS[self.operator](text, self.operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,3 @@ def _parse(text: str) -> Condition:
             f"condition {text!r}: not of the form field=value, field!=value or field~glob, such as license=gpl-3.0"
         )
     return Condition(*found.groups())
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
