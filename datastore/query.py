@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from suffolk.datastore.arguments import check_texts
-from suffolk.datastore.documents import Origin, Value
+from suffolk.datastore.documents import Origin
 from suffolk.datastore.errors import InvalidArgument
 
 CONDITION = re.compile(r"([^=!~]+)(!=|=|~)(.*)", re.DOTALL)
