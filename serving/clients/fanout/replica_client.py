@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
@@ -22,22 +22,6 @@ _UNKNOWN = 1e-4
 """Latency of a server before its first answer, in seconds."""
 Send = Callable[[RemoteDatastore, float], Future[Any]]
 """Sends a call to a server with a deadline in seconds."""
-
-
-@dataclass
-class ReplicaCounts:
-    """Counters of one server, since the server is known.
-
-    Attributes:
-        calls: drafts and lookups sent, hedges included.
-        errors: calls that failed or were late. A late call had no answer at its deadline, or before a later call of another
-            server.
-        hedges: second calls (hedges) that were sent to this server.
-    """
-
-    calls: int = 0
-    errors: int = 0
-    hedges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +46,10 @@ class ReplicaClient:
     not up is ejected: it gets no calls until a probe succeeds.
 
     Attributes:
+        calls: drafts and lookups sent since the server is known, hedges included.
+        errors: calls that failed or were late. A late call had no answer at its deadline, or before a later call of another
+            server.
+        hedges: second calls (hedges) that were sent to this server.
         problem: why its last probe failed; empty: it succeeded.
         mismatched: whether its last answered probe showed another vocabulary or tokenizer. Such a server gets no calls.
         generation: the generation that it served at its last probe.
@@ -71,7 +59,9 @@ class ReplicaClient:
 
     address: ReplicaAddress
     deadline: float
-    counts: ReplicaCounts = field(default_factory=ReplicaCounts)
+    calls: int = 0
+    errors: int = 0
+    hedges: int = 0
     problem: str = "not called yet"
     mismatched: bool = False
     generation: int = 0
@@ -110,8 +100,8 @@ class ReplicaClient:
         """Send a call. Raises what ``send`` raises."""
         begin = time.perf_counter()
         with self._lock:
-            self.counts.calls += 1
-            self.counts.hedges += hedge
+            self.calls += 1
+            self.hedges += hedge
         future = send(self.remote, deadline)
         with self._lock:
             self._in_flight += 1
@@ -147,7 +137,7 @@ class ReplicaClient:
 
     def _fail(self) -> None:
         with self._lock:
-            self.counts.errors += 1
+            self.errors += 1
 
     def _observe(self, seconds: float) -> None:
         """A slower call counts immediately, a faster call only gradually (Finagle's peak EWMA)."""
