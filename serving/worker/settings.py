@@ -80,7 +80,7 @@ def _read_word(field: str, word: bytes) -> tuple[int, ...]:
 
 
 def _read_biases(biases: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
-    limits.check_biases("sampling.logit_bias", biases)
+    check_range("sampling.logit_bias", len(biases), 0, limits.MAX_BIASES, ": the number of tokens")
     return tuple(sorted(biases.items()))
 
 
@@ -90,7 +90,7 @@ def _read_stops(stops: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_stop_tokens(ids: Sequence[int]) -> tuple[int, ...]:
-    limits.check_stop_tokens("sampling.stop_token_ids", ids)
+    check_range("sampling.stop_token_ids", len(ids), 0, limits.MAX_STOP_TOKENS, ": the number of tokens")
     return tuple(ids)
 
 

@@ -25,7 +25,6 @@ def sampling_settings(body: GenerationBody, target: Target, length: int, logprob
     limits.check_stops("stop", stop)
     if body.min_tokens is not None and body.min_tokens > length:
         raise InvalidField("min_tokens", f" is {body.min_tokens}, and {body.length_field} is {length}; lower it")
-    limits.check_biases("logit_bias", biases)
     given = {name: getattr(body, name) for name in _SETTINGS}
     return {name: value for name, value in given.items() if value is not None} | {
         "max_new_tokens": length,
