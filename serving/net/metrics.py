@@ -105,10 +105,8 @@ class RequestMetrics:
         except Exception as error:
             LOG.exception("%s over %s failed", method, transport)
             outcome.code = "INTERNAL"
-            text = (
-                f"{method}: fault in the server ({type(error).__name__}); its log says more"  # the text may hold paths
-            )
-            raise Internal(text) from error
+            # the error's own text may hold paths
+            raise Internal(f"{method}: fault in the server ({type(error).__name__}); its log says more") from error
         finally:
             self.count_call(transport, method, outcome.code, time.perf_counter() - started)
 

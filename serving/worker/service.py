@@ -102,9 +102,8 @@ class DecodeService:
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
             with suppress(Unsupported):  # without the grammar library, requests with a grammar are refused
-                GrammarCompiler.of(
-                    engine.target
-                ).load()  # blocks all threads for a second, so load before requests come
+                # blocks all threads for a second, so load before requests come
+                GrammarCompiler.of(engine.target).load()
 
     def set_stream_interval(self, milliseconds: float) -> None:
         """Change ``stream_interval`` for the streams that begin later."""

@@ -92,13 +92,9 @@ class DatastoreMetrics(Collector):
         for field, (name, text) in LIVE_GAUGES.items():
             values = {label: getattr(each, field) for label, each in stats.items()}
             yield _family(GaugeMetricFamily, name, text, values)
-        waiting = {
-            label: each.next_sequence - 1 - each.flushed_sequence
-            for label, each in stats.items()
-            if not isinstance(
-                self._datastores[label], ReplicatedStore
-            )  # a copy publishes nothing, and its sequences have gaps
-        }
+        # a copy publishes nothing, and its sequences have gaps
+        own = {label: each for label, each in stats.items() if not isinstance(self._datastores[label], ReplicatedStore)}
+        waiting = {label: each.next_sequence - 1 - each.flushed_sequence for label, each in own.items()}
         text = "Documents and removals since the last published one"
         yield _family(GaugeMetricFamily, "suffolk_live_unpublished_documents", text, waiting)
         for field, (name, text) in LIVE_COUNTERS.items():
