@@ -47,24 +47,19 @@ class Log:
         recovered: what ``read_log`` found there.
         durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one sync.
             ``interval``: a thread syncs every ``interval`` seconds. ``none``: the system decides.
-        file_bytes: size at which a new file is begun.
 
     Attributes:
+        file_bytes: size at which a new file is begun.
         failure: why the log takes no more changes; None if it does.
         refusal: why the last record was refused, such as a full disk; None if it was written.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        recovered: RecoveredLog,
-        durability: str = INTERVAL,
-        interval: float = 0.1,
-        file_bytes: int = FILE_BYTES,
+        self, folder: Path, recovered: RecoveredLog, durability: str = INTERVAL, interval: float = 0.1
     ) -> None:
         self._folder = folder
         self._durability = durability
-        self.file_bytes = file_bytes
+        self.file_bytes = FILE_BYTES
         self._closed = list(recovered.files)
         self._number = max((file.number for file in recovered.files), default=0)
         self._previous = recovered.files[-1].size if recovered.files else 0
