@@ -94,7 +94,8 @@ class ReplicaClient:
 
     def load(self) -> float:
         """The expected seconds of one more call: calls in flight and this one, times the recent latency."""
-        return (self._in_flight + 1) * self._recent_latency(time.perf_counter())
+        recent = self._latency * math.exp((self._observed - time.perf_counter()) / LATENCY_SECONDS)
+        return (self._in_flight + 1) * max(_UNKNOWN, recent)
 
     def send(self, send: Send, deadline: float, hedge: bool = False) -> Attempt:
         """Send a call. Raises what ``send`` raises."""
@@ -146,6 +147,3 @@ class ReplicaClient:
             share = math.exp((self._observed - now) / LATENCY_SECONDS)
             self._latency = max(seconds, self._latency * share + seconds * (1 - share))
             self._observed = now
-
-    def _recent_latency(self, now: float) -> float:
-        return max(_UNKNOWN, self._latency * math.exp((self._observed - now) / LATENCY_SECONDS))
