@@ -79,8 +79,8 @@ def measure(address: str, batches: Sequence[Any], nodes: int, hedges: bool = Tru
                 shard.budget = TokenBucket(0, 0)
         found: dict[str, Any] = dict(quantiles_us(clock(store, batches, nodes)))
         replicas = [replica for shard in store.servers.shards for replica in shard]
-        found["calls_sent"] = [replica.counts.calls for replica in replicas]
-        found["hedges"] = sum(replica.counts.hedges for replica in replicas)
+        found["calls_sent"] = [replica.calls for replica in replicas]
+        found["hedges"] = sum(replica.hedges for replica in replicas)
         found["ejections"] = sum(replica.ejections for replica in replicas)
         return found
 

@@ -100,11 +100,6 @@ def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) 
     return open_datastore(cache, residency)
 
 
-if TYPE_CHECKING:
-    from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-    from suffolk.serving.clients.remote_datastore import RemoteDatastore
-
-
 def connect_any(address: str, deadline: float | None = None) -> RemoteDatastore | FanoutDatastore:
     """A client of the datastore behind a URL or a topology file. Arguments and errors as ``connect`` and ``connect_several``."""
     if names_several(address):

@@ -16,7 +16,7 @@ from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.copies import copies_of
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
-from suffolk.serving.cluster.supervisor import ManagedServer, Supervisor, result_of
+from suffolk.serving.cluster.supervisor import ManagedServer, Supervisor, results_of
 from suffolk.serving.store.replication.peer import have_leaders
 
 CONTROLLER = "controller"
@@ -91,14 +91,14 @@ class Controller:
         """Nodes, servers and the last events, as a JSON object (docs/how-to/run-a-cluster.md)."""
         slots = self._supervisor.slots()
         asked = {slot.spec.name: slot.actor.facts.remote(self._url(slot)) for slot in slots if slot.state == "ready"}
-        ray.wait([*asked.values()], num_returns=len(asked), timeout=_FACTS_SECONDS) if asked else None
+        facts = dict(zip(asked, results_of([*asked.values()], _FACTS_SECONDS), strict=True))
         return {
             "name": self._supervisor.config.name,
             "version": __version__,
             "settled": self.settled(),
             "topology": str(self._folder / FILE),
             "nodes": [asdict(node) for node in alive_nodes()],
-            "servers": [_described(slot, asked.get(slot.spec.name)) for slot in slots],
+            "servers": [_described(slot, facts.get(slot.spec.name)) for slot in slots],
             "events": self._supervisor.events(),
         }
 
@@ -118,11 +118,10 @@ class Controller:
         self._topology.publish(topology, self._folder)
 
 
-def _described(slot: ManagedServer, facts: Any) -> dict[str, Any]:
+def _described(slot: ManagedServer, facts: tuple[Any, str] | None) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if facts is not None:
-        done, _ = ray.wait([facts], timeout=0)
-        result, error = result_of(facts) if done else (None, "it does not answer")
+        result, error = facts
         said = result or {"problem": error}
     placed = slot.placed
     where = {} if placed is None else {"node": placed.node.name, **asdict(placed.address)}

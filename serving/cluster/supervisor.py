@@ -85,7 +85,13 @@ class ManagedServer:
         return self.placed.address.grpc if self.state == "ready" and self.placed else None
 
 
-def result_of(reference: Any) -> tuple[Any, str]:
+def results_of(references: list[Any], seconds: float) -> list[tuple[Any, str]]:
+    """For each call, the same as ``_result_of``, with an error if it has not ended after ``seconds``."""
+    ended, _ = ray.wait(references, num_returns=len(references), timeout=seconds) if references else ([], [])
+    return [_result_of(each) if each in ended else (None, "it does not answer") for each in references]
+
+
+def _result_of(reference: Any) -> tuple[Any, str]:
     """The result of a call that has ended, and an empty text; or None and its error, in one line."""
     try:
         return ray.get(reference), ""
@@ -156,10 +162,7 @@ class Supervisor:
             for kind in ("worker", "store"):
                 slots = [slot for slot in self._slots.values() if slot.spec.kind == kind and slot.actor is not None]
                 if graceful:
-                    stops = [slot.actor.stop.remote() for slot in slots]
-                    ray.wait(
-                        stops, num_returns=len(stops), timeout=self.config.grace + _PLACE_SECONDS
-                    ) if stops else None
+                    results_of([slot.actor.stop.remote() for slot in slots], self.config.grace + _PLACE_SECONDS)
                 for slot in slots:
                     slot.kill()
             self._slots.clear()
@@ -246,7 +249,7 @@ class Supervisor:
         """Process the end of the call that ``slot`` awaited."""
         if slot.pending is not reference:
             return
-        result, error = result_of(reference)
+        result, error = _result_of(reference)
         now = time.monotonic()
         if slot.state == "stopping":
             slot.kill()
@@ -272,10 +275,7 @@ def _found(namespace: str) -> Iterator[ManagedServer]:
     """The servers that an earlier supervisor left. Servers that were still starting are ended."""
     actors = [actor for name, actor in named_actors(namespace).items() if "#" in name]
     described = [actor.describe.remote() for actor in actors]
-    ray.wait(described, num_returns=len(described), timeout=_ADOPT_SECONDS) if described else None
-    for actor, reference in zip(actors, described, strict=True):
-        done, _ = ray.wait([reference], timeout=0)
-        found, _ = result_of(reference) if done else (None, "")
+    for actor, (found, _) in zip(actors, results_of(described, _ADOPT_SECONDS), strict=True):
         if found is None or found[1] is None:
             ray.kill(actor)
         else:

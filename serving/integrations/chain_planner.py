@@ -61,9 +61,8 @@ class ChainPlanner:
         self._open: set[int] = set()
         self._sent: dict[int, _Sent] = {}
         self._unplanned = 0  # verified tokens of requests without chains
-        self._usual = (
-            UsualTime()
-        )  # seconds per drafted request, without interruptions, which would hit the pass instead
+        # seconds per drafted request, without interruptions, which would hit the pass instead
+        self._usual = UsualTime()
         self._left: float | None = None  # when the last step ended
 
     def begin(self, number: int) -> None:

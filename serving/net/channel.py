@@ -55,14 +55,12 @@ class SendToken(
         self._header = ("authorization", f"Bearer {token}")
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self._with_token(client_call_details), request)
+        metadata = [*(client_call_details.metadata or ()), self._header]
+        return continuation(client_call_details._replace(metadata=metadata), request)
 
     intercept_unary_stream = intercept_unary_unary
     intercept_stream_unary = intercept_unary_unary  # type: ignore[assignment]  # only the details differ
     intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
-
-    def _with_token(self, details: Any) -> Any:
-        return details._replace(metadata=[*(details.metadata or ()), self._header])
 
 
 def parse_server_info(url: str, server: str, text: str) -> dict[str, Any]:

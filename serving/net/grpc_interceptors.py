@@ -1,4 +1,4 @@
-"""Interceptors of every gRPC call: they find the caller, send errors, and refuse a malformed request."""
+"""The interceptor of every gRPC call: finds the caller, sends errors, and refuses a malformed request."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ OPEN_SERVICE = "/grpc.health.v1.Health/"
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
-class AccessInterceptor(grpc.ServerInterceptor):
+class CallInterceptor(grpc.ServerInterceptor):
     """Ends calls without an identity with UNAUTHENTICATED, and calls beyond a quota with RESOURCE_EXHAUSTED.
 
     Sets ``caller()`` and ``request_id()`` for all other calls, and ends a call with the SuffolkError that its method raises.
-    With tracing on, these calls also have a span. Health checks pass.
+    With tracing on, these calls also have a span. Health checks need no identity.
+
+    Answers with INVALID_ARGUMENT if a request is not a valid protobuf message. Without this, gRPC would report an error of the
+    server. A method that takes a stream gets the DecodeError instead of the message.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """
@@ -39,9 +42,10 @@ class AccessInterceptor(grpc.ServerInterceptor):
         self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
     ) -> Handler | None:
         handler = continuation(details)
-        if handler is None or details.method.startswith(OPEN_SERVICE):
-            return handler
-        return self._guarded(details.method, handler)
+        if handler is None:
+            return None
+        handler = _checked(details.method, handler)
+        return handler if details.method.startswith(OPEN_SERVICE) else self._guarded(details.method, handler)
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         kind = _kind(handler)
@@ -81,20 +85,6 @@ def _subjects(context: grpc.ServicerContext) -> list[str]:
     found: Mapping[str, Sequence[bytes]] = context.auth_context()  # type: ignore[assignment]  # types-grpcio is wrong
     keys = ("x509_common_name", "x509_subject_alternative_name")
     return [value.decode("utf-8", "replace") for key in keys for value in found.get(key, ())]
-
-
-class MalformedRequestInterceptor(grpc.ServerInterceptor):
-    """Answers with INVALID_ARGUMENT if a request is not a valid protobuf message. Without it, gRPC would report an error of the
-    server.
-
-    A method that takes a stream gets the DecodeError instead of the message.
-    """
-
-    def intercept_service(
-        self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
-    ) -> Handler | None:
-        handler = continuation(details)
-        return None if handler is None else _checked(details.method, handler)
 
 
 def _checked(method: str, handler: Handler) -> Handler:

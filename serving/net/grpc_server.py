@@ -24,7 +24,7 @@ from suffolk.serving.net.admission import AdmissionController
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.channel import MAX_METADATA_BYTES, PING_SECONDS
-from suffolk.serving.net.grpc_interceptors import OPEN_SERVICE, AccessInterceptor, Handler, MalformedRequestInterceptor
+from suffolk.serving.net.grpc_interceptors import OPEN_SERVICE, CallInterceptor, Handler
 from suffolk.serving.net.metrics import RequestMetrics
 
 ARENAS = 2
@@ -193,8 +193,7 @@ def build_grpc_server(
     )
     interceptors: list[grpc.ServerInterceptor] = [
         EarlyRefusal(admission, metrics, pool, own),
-        AccessInterceptor(authenticator, metrics),
-        MalformedRequestInterceptor(),
+        CallInterceptor(authenticator, metrics),
     ]
     server = grpc.server(pool, interceptors=interceptors, options=options)
     register(server)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import h11
 import uvicorn
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -258,12 +259,9 @@ async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: S
     """Refuse a request with two lengths, and close its connection, because a proxy may see another request in the rest."""
     names = {name for name, _ in scope.get("headers", ())}
     if {b"content-length", b"transfer-encoding"} <= names:
-        headers = [(b"connection", b"close"), (b"content-type", b"text/plain")]
-        await send({"type": "http.response.start", "status": 400, "headers": headers})
-        text = b"the request has both Content-Length and Transfer-Encoding; send one of them\n"
-        await send({"type": "http.response.body", "body": text})
-    else:
-        await app(scope, receive, send)
+        problem = "the request has both Content-Length and Transfer-Encoding; send one of them\n"
+        app = PlainTextResponse(problem, 400, {"connection": "close"})
+    await app(scope, receive, send)
 
 
 async def _with_subjects(app: ASGIApp, subjects: Sequence[str], scope: Scope, receive: Receive, send: Send) -> None:

@@ -26,10 +26,8 @@ class _OrNull:
     null."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        return {
-            "type": "nullable",
-            "schema": handler(source),
-        }  # unlike a Python validator, this does not read long lists twice
+        # unlike a Python validator, this does not read long lists twice
+        return {"type": "nullable", "schema": handler(source)}
 
 
 OR_NULL = _OrNull()

@@ -24,11 +24,8 @@ def configure_logs(form: str = "text", requests: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter("suffolk: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for library in (
-        "aiobotocore",
-        "botocore",
-        "torch",
-    ):  # where each credential was found, and counts of caches at the end
+    # at INFO: where each credential was found, and counts of caches at the end
+    for library in ("aiobotocore", "botocore", "torch"):
         logging.getLogger(library).setLevel(logging.WARNING)
     set_log_requests(requests)
 

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -24,6 +25,7 @@ from suffolk.serving.net.logs import log_call
 from suffolk.serving.net.quota import TenantQuota, Usages
 
 LOG = logging.getLogger("suffolk.server")
+FamilyT = TypeVar("FamilyT", CounterMetricFamily, GaugeMetricFamily)
 _REMEMBERED = 4096
 """Combinations of labels whose counter is remembered."""
 
@@ -103,16 +105,24 @@ class RequestMetrics:
         except Exception as error:
             LOG.exception("%s over %s failed", method, transport)
             outcome.code = "INTERNAL"
-            text = (
-                f"{method}: fault in the server ({type(error).__name__}); its log says more"  # the text may hold paths
-            )
-            raise Internal(text) from error
+            # the error's own text may hold paths
+            raise Internal(f"{method}: fault in the server ({type(error).__name__}); its log says more") from error
         finally:
             self.count_call(transport, method, outcome.code, time.perf_counter() - started)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def labelled(
+    kind: type[FamilyT], name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> FamilyT:
+    """A family of metrics. ``values``: the values of ``labels``, with the number of each metric."""
+    family = kind(name, text, labels=labels)
+    for label_values, value in values:
+        family.add_metric(label_values, value)
+    return family
 
 
 class QuotaMetrics(Collector):
@@ -122,13 +132,10 @@ class QuotaMetrics(Collector):
         self._usages = usages
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        running = GaugeMetricFamily("suffolk_tenant_calls_in_flight", "Calls of a tenant that run", labels=("tenant",))
-        refused = CounterMetricFamily(
-            "suffolk_quota_refusals", "Calls refused because a quota is used up", labels=("tenant", "quota")
-        )
-        for usage in self._usages.known():
-            running.add_metric((usage.tenant,), usage.running)
-            for each in fields(TenantQuota):
-                refused.add_metric((usage.tenant, each.name), usage.refused[each.name])
-        yield running
-        yield refused
+        usages, names = self._usages.known(), [each.name for each in fields(TenantQuota)]
+        running = [((each.tenant,), each.running) for each in usages]
+        text = "Calls of a tenant that run"
+        yield labelled(GaugeMetricFamily, "suffolk_tenant_calls_in_flight", text, ("tenant",), running)
+        refused = [((each.tenant, name), each.refused[name]) for each in usages for name in names]
+        text = "Calls refused because a quota is used up"
+        yield labelled(CounterMetricFamily, "suffolk_quota_refusals", text, ("tenant", "quota"), refused)

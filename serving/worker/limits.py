@@ -5,7 +5,7 @@ Checks raise InvalidArgument with the field, its value, the limit and what to do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from suffolk.datastore.arguments import check_size
 from suffolk.datastore.checks import check_range
@@ -58,14 +58,6 @@ def check_stops(field: str, stops: Sequence[str]) -> None:
     check_range(field, len(stops), 0, MAX_STOPS, ": the number of strings")
     for index, stop in enumerate(stops):
         check_size(f"{field}[{index}]", len(stop), MAX_STOP, "characters")
-
-
-def check_stop_tokens(field: str, ids: Sequence[int]) -> None:
-    check_range(field, len(ids), 0, MAX_STOP_TOKENS, ": the number of tokens")
-
-
-def check_biases(field: str, biases: Collection[int]) -> None:
-    check_range(field, len(biases), 0, MAX_BIASES, ": the number of tokens")
 
 
 def check_messages(field: str, count: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import Counter
@@ -12,12 +12,11 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.registry import source_name
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.net.admission import AdmissionController
-from suffolk.serving.net.metrics import RequestMetrics
+from suffolk.serving.net.metrics import RequestMetrics, labelled
 from suffolk.serving.store.draft_service.datastore_metrics import DatastoreMetrics
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -51,16 +50,13 @@ DRAFTED_COUNTERS = {
     "earned": "Accepted tokens that saved a target pass",
 }
 _LABELS = ("datastore", "shard", "replica")
-_COUNTERS: tuple[tuple[str, str, Callable[[ReplicaClient], int]], ...] = (
-    ("suffolk_replica_calls", "Drafts and lookups sent to the server", lambda replica: replica.counts.calls),
-    ("suffolk_replica_errors", "Calls that failed, or that took too long", lambda replica: replica.counts.errors),
-    (
-        "suffolk_replica_hedges",
-        "Calls sent to the server because another one was late",
-        lambda replica: replica.counts.hedges,
-    ),
-    ("suffolk_replica_ejections", "Times that the server was ejected", lambda replica: replica.ejections),
-)
+REPLICA_COUNTERS = {
+    "calls": "Drafts and lookups sent to the server",
+    "errors": "Calls that failed, or that took too long",
+    "hedges": "Calls sent to the server because another one was late",
+    "ejections": "Times that the server was ejected",
+}
+"""Attribute of ``ReplicaClient`` -> help text of its counter."""
 
 
 class WorkerMetrics(RequestMetrics):
@@ -91,12 +87,9 @@ class AppenderMetrics(Collector):
         yield GaugeMetricFamily(
             "suffolk_remember_waiting", "Finished texts that wait to be appended", stats.pop("waiting")
         )
-        texts = CounterMetricFamily(
-            "suffolk_remembered_texts", "Finished texts, by what became of them", labels=("outcome",)
-        )
-        for outcome, count in stats.items():
-            texts.add_metric((outcome,), count)
-        yield texts
+        texts = [((outcome,), count) for outcome, count in stats.items()]
+        text = "Finished texts, by what became of them"
+        yield labelled(CounterMetricFamily, "suffolk_remembered_texts", text, ("outcome",), texts)
 
 
 class EngineMetrics(Collector):
@@ -114,32 +107,24 @@ class EngineMetrics(Collector):
         for key, (name, text) in COUNTERS.items():
             yield CounterMetricFamily(name, text, stats[key])
         for key, (name, text, label) in LABELLED_COUNTERS.items():
-            yield _labelled(name, text, (label,), (((value,), count) for value, count in stats[key].items()))
+            found = [((value,), count) for value, count in stats[key].items()]
+            yield labelled(CounterMetricFamily, name, text, (label,), found)
         for stage, text in DRAFTED_COUNTERS.items():
             counts = [((source_name(row["source"]), str(row["depth"])), row[stage]) for row in stats["drafted"]]
-            yield _labelled(
-                f"suffolk_draft_tokens_{stage}", f"{text}, by drafter and depth", ("source", "depth"), counts
-            )
+            name, text = f"suffolk_draft_tokens_{stage}", f"{text}, by drafter and depth"
+            yield labelled(CounterMetricFamily, name, text, ("source", "depth"), counts)
         yield from self._vllm(stats)
 
     def _vllm(self, stats: Mapping[str, Any]) -> Iterator[CounterMetricFamily]:
         model = self._engine.target.name
         for key, (name, text) in VLLM_COUNTERS.items():
-            yield _labelled(name, text, ("model_name",), [((model,), stats[key])])
+            yield labelled(CounterMetricFamily, name, text, ("model_name",), [((model,), stats[key])])
         accepted: Counts[int] = Counts()
         for row in stats["drafted"]:
             accepted[row["depth"] - 1] += row["accepted"]
         counts = [((model, str(position)), count) for position, count in sorted(accepted.items())]
-        yield _labelled(VLLM_POSITIONS, "Drafted tokens in texts, by depth from 0", ("model_name", "position"), counts)
-
-
-def _labelled(
-    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
-) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for label_values, value in values:
-        family.add_metric(label_values, value)
-    return family
+        text = "Drafted tokens in texts, by depth from 0"
+        yield labelled(CounterMetricFamily, VLLM_POSITIONS, text, ("model_name", "position"), counts)
 
 
 class FanoutMetrics(Collector):
@@ -156,19 +141,14 @@ class FanoutMetrics(Collector):
             for number, shard in enumerate(store.servers.shards)
             for replica in shard
         ]
-        for name, text, value in _COUNTERS:
-            family = CounterMetricFamily(name, text, labels=_LABELS)
-            for labels, replica in replicas:
-                family.add_metric(labels, value(replica))
-            yield family
-        partial = CounterMetricFamily(
-            "suffolk_partial_answers", "Answers that may lack text, by reason", labels=("datastore", "reason")
-        )
-        for store in self._datastores:
-            for reason, count in store.servers.partial.items():
-                partial.add_metric((store.name, reason), count)
-        yield partial
-        up = GaugeMetricFamily("suffolk_replica_up", "1: the server gets calls; 0: it is ejected", labels=_LABELS)
-        for labels, replica in replicas:
-            up.add_metric(labels, replica.is_up)
-        yield up
+        for name, text in REPLICA_COUNTERS.items():
+            counts = [(labels, getattr(replica, name)) for labels, replica in replicas]
+            yield labelled(CounterMetricFamily, f"suffolk_replica_{name}", text, _LABELS, counts)
+        partial = [
+            ((each.name, reason), count) for each in self._datastores for reason, count in each.servers.partial.items()
+        ]
+        text = "Answers that may lack text, by reason"
+        yield labelled(CounterMetricFamily, "suffolk_partial_answers", text, ("datastore", "reason"), partial)
+        up = [(labels, replica.is_up) for labels, replica in replicas]
+        text = "1: the server gets calls; 0: it is ejected"
+        yield labelled(GaugeMetricFamily, "suffolk_replica_up", text, _LABELS, up)

@@ -55,7 +55,7 @@ class DecodeService:
         admission: admits one stream per slot and per queue place of the engine. A stream occupies its place until its
             last reply is read.
         slow_clients: cancels streams whose client does not read.
-        stream_interval: least seconds between two replies of a stream; 0 sends a reply after every step.
+        stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``; 0 sends a reply after every step.
         policy: what callers may ask for.
     """
 
@@ -67,7 +67,6 @@ class DecodeService:
         slow_client_seconds: float = limits.SLOW_CLIENT_SECONDS,
         recorder: Recorder | None = None,
         appender: TextAppender | None = None,
-        stream_interval: float = 0.0,
         policy: RemotePolicy = DEFAULT_POLICY,
         datastores: Sequence[Retriever] = (),
         names: Sequence[str] = (),
@@ -78,7 +77,6 @@ class DecodeService:
             slow_client_seconds: seconds that a client may take to read one reply.
             recorder: records every finished text; the caller closes it.
             appender: appends every finished answer to a live datastore; the caller closes it.
-            stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
             datastores: what drafters search, for the metrics and for passages.
             names: names of the model instead of ``model``.
         """
@@ -92,7 +90,7 @@ class DecodeService:
         self.slow_clients = SlowClientTimeout(slow_client_seconds)
         self.metrics = WorkerMetrics(engine, self.admission, {each.name: each for each in datastores})
         self._datastores = tuple(datastores)
-        self.stream_interval = stream_interval
+        self.stream_interval = 0.0
         self._recorder = recorder
         self._appender = appender
         if appender is not None:
@@ -102,9 +100,8 @@ class DecodeService:
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
             with suppress(Unsupported):  # without the grammar library, requests with a grammar are refused
-                GrammarCompiler.of(
-                    engine.target
-                ).load()  # blocks all threads for a second, so load before requests come
+                # blocks all threads for a second, so load before requests come
+                GrammarCompiler.of(engine.target).load()
 
     def set_stream_interval(self, milliseconds: float) -> None:
         """Change ``stream_interval`` for the streams that begin later."""

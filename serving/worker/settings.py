@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -24,6 +24,7 @@ FIELDS = tuple(field.name for field in decode_pb2.SamplingSettings.DESCRIPTOR.fi
 def unpack_settings(message: decode_pb2.SamplingSettings) -> SamplingSettings:
     """Raises InvalidArgument for a value out of its range, Unsupported for an unknown field."""
     require_known(message, "sampling")
+    _check_limits(message)
     values = {field.name: value for field, value in message.ListFields()}
     return SamplingSettings(**{name: _READ.get(name, _identity)(value) for name, value in values.items()})
 
@@ -68,8 +69,16 @@ def _read_grammar(message: decode_pb2.Grammar) -> Grammar:
     return Grammar(message.kind, message.text)
 
 
+def _check_limits(message: decode_pb2.SamplingSettings) -> None:
+    if message.HasField("max_new_tokens"):
+        limits.check_new_tokens("sampling.max_new_tokens", message.max_new_tokens)
+    limits.check_stops("sampling.stop", message.stop)
+    check_range("sampling.bad_words: the number of sequences", len(message.bad_words), 0, limits.MAX_BAD_WORDS)
+    for name, most in (("logit_bias", limits.MAX_BIASES), ("stop_token_ids", limits.MAX_STOP_TOKENS)):
+        check_range(f"sampling.{name}", len(getattr(message, name)), 0, most, ": the number of tokens")
+
+
 def _read_words(words: Sequence[bytes]) -> tuple[tuple[int, ...], ...]:
-    check_range("sampling.bad_words: the number of sequences", len(words), 0, limits.MAX_BAD_WORDS)
     return tuple(_read_word(f"sampling.bad_words[{index}]", word) for index, word in enumerate(words))
 
 
@@ -77,26 +86,6 @@ def _read_word(field: str, word: bytes) -> tuple[int, ...]:
     tokens = unpack_tokens(word, field)
     check_range(f"{field}: the number of tokens", len(tokens), 1, limits.MAX_BAD_WORD)
     return tuple(tokens.tolist())
-
-
-def _read_biases(biases: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
-    limits.check_biases("sampling.logit_bias", biases)
-    return tuple(sorted(biases.items()))
-
-
-def _read_stops(stops: Sequence[str]) -> tuple[str, ...]:
-    limits.check_stops("sampling.stop", stops)
-    return tuple(stops)
-
-
-def _read_stop_tokens(ids: Sequence[int]) -> tuple[int, ...]:
-    limits.check_stop_tokens("sampling.stop_token_ids", ids)
-    return tuple(ids)
-
-
-def _read_new_tokens(count: int) -> int:
-    limits.check_new_tokens("sampling.max_new_tokens", count)
-    return count
 
 
 def _identity(value: Any) -> Any:
@@ -107,8 +96,7 @@ _PACK: dict[str, Callable[[Any], Any]] = {"bad_words": _pack_words, "grammar": _
 _READ: dict[str, Callable[[Any], Any]] = {
     "bad_words": _read_words,
     "grammar": _read_grammar,
-    "logit_bias": _read_biases,
-    "stop": _read_stops,
-    "stop_token_ids": _read_stop_tokens,
-    "max_new_tokens": _read_new_tokens,
+    "logit_bias": lambda biases: tuple(sorted(biases.items())),
+    "stop": tuple,
+    "stop_token_ids": tuple,
 }

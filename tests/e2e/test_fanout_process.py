@@ -111,8 +111,8 @@ def test_a_killed_replica_costs_no_call_and_returns(
     assert generate(target, remote, expected) > 0
     with running(*serve(store, servers[0].endpoint())):
         until(lambda: first.is_up)
-        before = first.counts.calls
-        until(lambda: first.counts.calls > before)
+        before = first.calls
+        until(lambda: first.calls > before)
         load.stop()
     assert load.errors == []
     assert first.ejections  # on a busy machine, it may be late and so ejected once more when it is back
@@ -123,12 +123,12 @@ def test_a_stopped_replica_is_hedged_around(
     remote: FanoutDatastore, servers: list[Running], target: Target, expected: list[int]
 ) -> None:
     first, second = replicas(remote)
-    hedges = second.counts.hedges
+    hedges = second.hedges
     servers[0].process.send_signal(signal.SIGSTOP)  # a call that waits for it lasts HANG
     assert generate(target, remote, expected) > 0
     # The text has few calls, and perhaps none to the stopped one.
-    until(lambda: len(remote.draft(PROMPT)) > 0 and first.counts.errors > 0)
-    assert second.counts.hedges > hedges
+    until(lambda: len(remote.draft(PROMPT)) > 0 and first.errors > 0)
+    assert second.hedges > hedges
     servers[0].process.send_signal(signal.SIGCONT)
     until(lambda: first.is_up)
 

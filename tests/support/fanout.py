@@ -36,7 +36,7 @@ def replicas(store: FanoutDatastore) -> list[ReplicaClient]:
 
 
 def calls(store: FanoutDatastore) -> list[int]:
-    return [replica.counts.calls for replica in replicas(store)]
+    return [replica.calls for replica in replicas(store)]
 
 
 def longest_call(store: FanoutDatastore, context: list[int], times: int) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suffolk.serving.store.live_store.log import NONE, Log
+from suffolk.serving.store.live_store.log import FILE_BYTES, NONE, Log
 from suffolk.serving.store.live_store.read_log import read_log
 from suffolk.serving.store.live_store.record import Change, encode_body
 
@@ -25,9 +25,11 @@ def make_change(sequence: int, *documents: list[int], removed: tuple[int, ...] =
     )
 
 
-def open_log(folder: Path, durability: str = NONE, **options: int) -> Log:
+def open_log(folder: Path, durability: str = NONE, file_bytes: int = FILE_BYTES) -> Log:
     folder.mkdir(exist_ok=True)
-    return Log(folder, read_log(folder), durability, **options)
+    log = Log(folder, read_log(folder), durability)
+    log.file_bytes = file_bytes
+    return log
 
 
 def write(log: Log, sequence: int, *documents: list[int]) -> int:

@@ -69,26 +69,20 @@ def working(
     **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
-    with (
-        Engine(target, drafters, FixedCosts(), slots, capacity, queue=queue) as engine,
-        WorkerServer(
-            config,
-            DecodeService(
-                engine,
-                target.name,
-                slow_client_seconds=slow_client_seconds,
-                recorder=recorder,
-                appender=appender,
-                stream_interval=stream_interval,
-                policy=policy,
-                datastores=datastores,
-                names=names,
-            ),
-            cors_origins,
-            reasoning=reasoning,
-        ) as server,
-    ):
-        yield server
+    with Engine(target, drafters, FixedCosts(), slots, capacity, queue=queue) as engine:
+        service = DecodeService(
+            engine,
+            target.name,
+            slow_client_seconds=slow_client_seconds,
+            recorder=recorder,
+            appender=appender,
+            policy=policy,
+            datastores=datastores,
+            names=names,
+        )
+        service.set_stream_interval(1000 * stream_interval)
+        with WorkerServer(config, service, cors_origins, reasoning=reasoning) as server:
+            yield server
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
@@ -22,22 +22,6 @@ _UNKNOWN = 1e-4
 """Latency of a server before its first answer, in seconds."""
 Send = Callable[[RemoteDatastore, float], Future[Any]]
 """Sends a call to a server with a deadline in seconds."""
-
-
-@dataclass
-class ReplicaCounts:
-    """Counters of one server, since the server is known.
-
-    Attributes:
-        calls: drafts and lookups sent, hedges included.
-        errors: calls that failed or were late. A late call had no answer at its deadline, or before a later call of another
-            server.
-        hedges: second calls (hedges) that were sent to this server.
-    """
-
-    calls: int = 0
-    errors: int = 0
-    hedges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +46,10 @@ class ReplicaClient:
     not up is ejected: it gets no calls until a probe succeeds.
 
     Attributes:
+        calls: drafts and lookups sent since the server is known, hedges included.
+        errors: calls that failed or were late. A late call had no answer at its deadline, or before a later call of another
+            server.
+        hedges: second calls (hedges) that were sent to this server.
         problem: why its last probe failed; empty: it succeeded.
         mismatched: whether its last answered probe showed another vocabulary or tokenizer. Such a server gets no calls.
         generation: the generation that it served at its last probe.
@@ -71,7 +59,9 @@ class ReplicaClient:
 
     address: ReplicaAddress
     deadline: float
-    counts: ReplicaCounts = field(default_factory=ReplicaCounts)
+    calls: int = 0
+    errors: int = 0
+    hedges: int = 0
     problem: str = "not called yet"
     mismatched: bool = False
     generation: int = 0
@@ -104,14 +94,15 @@ class ReplicaClient:
 
     def load(self) -> float:
         """The expected seconds of one more call: calls in flight and this one, times the recent latency."""
-        return (self._in_flight + 1) * self._recent_latency(time.perf_counter())
+        recent = self._latency * math.exp((self._observed - time.perf_counter()) / LATENCY_SECONDS)
+        return (self._in_flight + 1) * max(_UNKNOWN, recent)
 
     def send(self, send: Send, deadline: float, hedge: bool = False) -> Attempt:
         """Send a call. Raises what ``send`` raises."""
         begin = time.perf_counter()
         with self._lock:
-            self.counts.calls += 1
-            self.counts.hedges += hedge
+            self.calls += 1
+            self.hedges += hedge
         future = send(self.remote, deadline)
         with self._lock:
             self._in_flight += 1
@@ -147,7 +138,7 @@ class ReplicaClient:
 
     def _fail(self) -> None:
         with self._lock:
-            self.counts.errors += 1
+            self.errors += 1
 
     def _observe(self, seconds: float) -> None:
         """A slower call counts immediately, a faster call only gradually (Finagle's peak EWMA)."""
@@ -156,6 +147,3 @@ class ReplicaClient:
             share = math.exp((self._observed - now) / LATENCY_SECONDS)
             self._latency = max(seconds, self._latency * share + seconds * (1 - share))
             self._observed = now
-
-    def _recent_latency(self, now: float) -> float:
-        return max(_UNKNOWN, self._latency * math.exp((self._observed - now) / LATENCY_SECONDS))

@@ -132,7 +132,8 @@ def register() -> None:
     """
     if VARIABLE not in os.environ:
         return
-    _require_version(importlib.metadata.version("sglang"))
+    if (found := importlib.metadata.version("sglang")) not in VERSIONS:
+        raise Unsupported(f"sglang {found} is not supported; install one of {', '.join(VERSIONS)}")
     options = options_of(os.environ[VARIABLE])
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
@@ -176,8 +177,3 @@ def make_core(options: IntegrationOptions, vocab_size: int, model: str, tokenize
             f" is {ranks}; all ranks need the same draft, and late answers could make them differ; use 1",
         )
     return DraftCore(options, vocab_size, model, tokenizer)
-
-
-def _require_version(found: str) -> None:
-    if found not in VERSIONS:
-        raise Unsupported(f"sglang {found} is not supported; install one of {', '.join(VERSIONS)}")

@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 def register() -> None:
     """Prepare vLLM, which calls ``register`` in every process.
 
-    If configured, workers get retrieved drafts beside the drafts of a neural drafter (``neural.py``). On CPUs, a kernel
+    If configured, workers get retrieved drafts beside the drafts of a neural drafter (``attach``). On CPUs, a kernel
     that leaves temperatures of drafted rows uninitialised is replaced. Without the replacement, sampled output on CPUs
     is garbage with any drafter. Greedy output is correct.
     """
@@ -90,6 +90,4 @@ def _init_device(init: Callable[[Any], None], worker: Any) -> None:
     init(worker)
     config = worker.vllm_config
     if config.speculative_config is not None and KEY in (getattr(config, "additional_config", None) or {}):
-        from suffolk.serving.integrations.vllm.plugin import attach  # other processes need no datastores
-
         attach(worker.worker.model_runner, config)

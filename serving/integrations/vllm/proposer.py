@@ -12,7 +12,6 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.integrations.core import CHAIN_MATCHES, DraftCore, FinishedText
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.integrations.vllm import proposer as runner_hook
 from suffolk.serving.integrations.vllm.patches import KEY, TESTED, allow_no_rows, is_tested, wrap
 
 
@@ -54,7 +53,7 @@ class Proposer:
                 short_matches=CHAIN_MATCHES,
                 host_drafts=self._host_drafts,
             )
-            runner_hook.install()
+            install()
         self._batch: Any = None
         self._allowed = self._most
 
@@ -62,7 +61,7 @@ class Proposer:
         """Does nothing, because there is no draft model. vLLM requires the method."""
 
     def begin_step(self, batch: Any, scheduled: Any) -> None:
-        """Receive the batch of the next ``propose``, and the scheduler's output for it (``runner_hook``)."""
+        """Receive the batch of the next ``propose``, and the scheduler's output for it (``install``)."""
         self._batch = batch
         allowed = getattr(scheduled, "num_spec_tokens_to_schedule", None)
         self._allowed = self._most if allowed is None else min(self._most, allowed)

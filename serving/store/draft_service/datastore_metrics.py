@@ -11,6 +11,7 @@ from suffolk.datastore.appendable import LiveStats
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import AsyncRetriever, Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
+from suffolk.serving.net.metrics import FamilyT, labelled
 from suffolk.serving.store.live_store.store import LiveStore
 from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 
@@ -70,41 +71,35 @@ class DatastoreMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         infos = {name: store.info() for name, store in self._datastores.items()}
         for key, text in (("generation", "Generation that is served"), ("tokens", "Tokens in the datastore")):
-            yield _gauge(f"suffolk_datastore_{key}", text, {name: info[key] for name, info in infos.items()})
+            values = {name: info[key] for name, info in infos.items()}
+            yield _family(GaugeMetricFamily, f"suffolk_datastore_{key}", text, values)
+        stats = {label: store.stats() for label, store in self._datastores.items() if isinstance(store, LiveStore)}
         resident, failing = dict[str, float](), dict[str, float]()
         for name, store in self._datastores.items():
             if isinstance(store, Datastore | WatchedDatastore) and (size := store.resident_bytes()) is not None:
                 resident[name] = size
             if isinstance(store, WatchedDatastore | LiveStore):
                 failing[name] = bool(store.problem)
-        yield _gauge("suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", resident)
-        yield _gauge(
-            "suffolk_datastore_failing",
-            "1: the published generation, its copy from storage, or the log, cannot be used",
-            failing | self._failing(),
-        )
-        yield from self._live()
+        failing |= {label: 1.0 for label, each in stats.items() if each.log_failure or each.background_error}
+        text = "Bytes of the datastore's segments in memory"
+        yield _family(GaugeMetricFamily, "suffolk_datastore_resident_bytes", text, resident)
+        text = "1: the published generation, its copy from storage, or the log, cannot be used"
+        yield _family(GaugeMetricFamily, "suffolk_datastore_failing", text, failing)
+        yield from self._live(stats)
         yield from self._copies()
 
-    def _live(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        stats = self._stats()
+    def _live(self, stats: Mapping[str, LiveStats]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         for field, (name, text) in LIVE_GAUGES.items():
-            yield _gauge(name, text, {label: getattr(each, field) for label, each in stats.items()})
-        waiting = {
-            label: each.next_sequence - 1 - each.flushed_sequence
-            for label, each in stats.items()
-            if not isinstance(
-                self._datastores[label], ReplicatedStore
-            )  # a copy publishes nothing, and its sequences have gaps
-        }
-        yield _gauge(
-            "suffolk_live_unpublished_documents", "Documents and removals since the last published one", waiting
-        )
+            values = {label: getattr(each, field) for label, each in stats.items()}
+            yield _family(GaugeMetricFamily, name, text, values)
+        # a copy publishes nothing, and its sequences have gaps
+        own = {label: each for label, each in stats.items() if not isinstance(self._datastores[label], ReplicatedStore)}
+        waiting = {label: each.next_sequence - 1 - each.flushed_sequence for label, each in own.items()}
+        text = "Documents and removals since the last published one"
+        yield _family(GaugeMetricFamily, "suffolk_live_unpublished_documents", text, waiting)
         for field, (name, text) in LIVE_COUNTERS.items():
-            family = CounterMetricFamily(name, text, labels=("datastore",))
-            for label, each in stats.items():
-                family.add_metric((label,), getattr(each, field))
-            yield family
+            values = {label: getattr(each, field) for label, each in stats.items()}
+            yield _family(CounterMetricFamily, name, text, values)
 
     def _copies(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         copies = {label: store for label, store in self._datastores.items() if isinstance(store, ReplicatedStore)}
@@ -113,22 +108,12 @@ class DatastoreMetrics(Collector):
         for name, (text, read) in REPLICA_GAUGES.items():
             values = {label: read(store) for label, store in copies.items()}
             known = {label: value for label, value in values.items() if value is not None}
-            yield _gauge(f"suffolk_replica_{name}", text, known)
+            yield _family(GaugeMetricFamily, f"suffolk_replica_{name}", text, known)
         text = "Comparisons with another copy that had other documents"
-        family = CounterMetricFamily("suffolk_replica_differences", text, labels=("datastore",))
-        for label, store in copies.items():
-            family.add_metric((label,), store.member.differences)
-        yield family
-
-    def _failing(self) -> dict[str, float]:
-        return {label: 1.0 for label, each in self._stats().items() if each.log_failure or each.background_error}
-
-    def _stats(self) -> dict[str, LiveStats]:
-        return {label: store.stats() for label, store in self._datastores.items() if isinstance(store, LiveStore)}
+        differences = {label: store.member.differences for label, store in copies.items()}
+        yield _family(CounterMetricFamily, "suffolk_replica_differences", text, differences)
 
 
-def _gauge(name: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=("datastore",))
-    for label, value in values.items():
-        family.add_metric((label,), value)
-    return family
+def _family(kind: type[FamilyT], name: str, text: str, values: Mapping[str, float]) -> FamilyT:
+    """``values``: by datastore."""
+    return labelled(kind, name, text, ("datastore",), [((label,), value) for label, value in values.items()])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -82,12 +82,8 @@ def build_draft_app(
         playground: whether there is a web page at /.
     """
     calls, bodies = LiveCalls(service), LargeBodies()
-
-    def get(path: str, method: str, work: Work, *keys: str) -> Route:
-        return Route(path, _endpoint(service, bodies, method, work, keys=keys), name=method)
-
-    def post(path: str, method: str, work: Work, read: Read, role: Role = Role.READ) -> Route:
-        return Route(path, _endpoint(service, bodies, method, work, read, role), methods=["POST"], name=method)
+    get = partial(_route, service, bodies, "GET")
+    post = partial(_route, service, bodies, "POST")
 
     def live(work: Callable[[LiveCalls, Request, Any], dict[str, Any]]) -> Work:
         return lambda service, request, found, expired: work(calls, request, found)
@@ -98,12 +94,12 @@ def build_draft_app(
         post("/v1/count", "Count", _count, partial(parse_body, CountBody)),
         post("/v1/occurrences", "Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
         get("/v1/info", "GetInfo", _info),
-        get("/v1/tokenizer", "GetTokenizer", _tokenizer, "datastore"),
+        get("/v1/tokenizer", "GetTokenizer", _tokenizer, keys=("datastore",)),
         post("/v1/append", "Append", live(http_live.append), http_live.read_append, Role.APPEND),
-        get("/v1/document", "Get", live(http_live.get), "datastore", "id"),
+        get("/v1/document", "Get", live(http_live.get), keys=("datastore", "id")),
         post("/v1/delete", "Delete", live(http_live.delete), partial(parse_body, http_live.DeleteBody)),
         post("/v1/flush", "Flush", live(http_live.flush), http_live.read_flush),
-        get("/v1/stats", "Stats", live(http_live.stats), "datastore", "group"),
+        get("/v1/stats", "Stats", live(http_live.stats), keys=("datastore", "group")),
         Route("/v1/append_stream", stream_endpoint(service, calls, bodies), methods=["POST"], name="AppendStream"),
     ]
     pages = page_routes(PAGE) if playground else []
@@ -153,15 +149,17 @@ def _nothing(data: bytes) -> None:
     """Ignores a body."""
 
 
-def _endpoint(
+def _route(
     service: DraftService,
     bodies: LargeBodies,
+    http_method: str,
+    path: str,
     method: str,
     work: Work,
     read: Read = _nothing,
     role: Role = Role.READ,
     keys: Sequence[str] = (),
-) -> Callable[[Request], Awaitable[Response]]:
+) -> Route:
     """``role``: if a caller has this role in no tenant, it is refused before the body is read. ``keys``: keys that the query may
     have."""
 
@@ -187,4 +185,4 @@ def _endpoint(
         response.headers["Server-Timing"] = f"total;dur={1000 * (time.monotonic() - begin):.3f}"
         return response
 
-    return answer
+    return Route(path, answer, methods=[http_method], name=method)

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.net.admission import AdmissionController
-from suffolk.serving.net.metrics import RequestMetrics
+from suffolk.serving.net.metrics import RequestMetrics, labelled
 from suffolk.serving.store.draft_service.datastore_metrics import DatastoreMetrics
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -79,10 +79,9 @@ class PageFaults(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        faults = CounterMetricFamily("suffolk_page_faults", "Page faults; a major one reads the disk", labels=("kind",))
-        faults.add_metric(("major",), usage.ru_majflt)
-        faults.add_metric(("minor",), usage.ru_minflt)
-        yield faults
+        faults = [(("major",), usage.ru_majflt), (("minor",), usage.ru_minflt)]
+        text = "Page faults; a major one reads the disk"
+        yield labelled(CounterMetricFamily, "suffolk_page_faults", text, ("kind",), faults)
 
 
 class BulkHistogram(Collector):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from suffolk.datastore import limits
@@ -62,7 +63,7 @@ class DraftService:
         self._min_count = min_count
         self._shows_occurrences = shows_occurrences
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
-        self._merged: dict[tuple[tuple[str, int], ...], MergedDatastore] = {}
+        self._merged = lru_cache(_MOST_MERGED)(self._merge)
         self._changing: set[str] = set()  # names of datastores
         self._change_lock = threading.Lock()
         self._paths = HiddenPaths()
@@ -194,18 +195,12 @@ class DraftService:
         return self._tokenizers[name]
 
     def _searched(self, choices: Mapping[str, int], expired: Expired) -> Retriever:
-        found = self._datastores[next(iter(choices))] if len(choices) == 1 else self._merge(choices)
+        found = self._datastores[next(iter(choices))] if len(choices) == 1 else self._merged(*choices.items())
         return found if self._min_count == 1 else MinCount(found, self._min_count, expired)
 
-    def _merge(self, choices: Mapping[str, int]) -> Retriever:
-        key = tuple(choices.items())
-        found = self._merged.get(key)
-        if found is None:
-            if len(self._merged) >= _MOST_MERGED:
-                self._merged.clear()
-            stores = {name: self._datastores[name] for name in choices}
-            found = self._merged[key] = MergedDatastore(stores, list(choices.values()))
-        return found
+    def _merge(self, *choices: tuple[str, int]) -> Retriever:
+        """Several datastores as one. ``choices``: names and weights."""
+        return MergedDatastore({name: self._datastores[name] for name, _ in choices}, [weight for _, weight in choices])
 
     def of_tenant(self, tenant: str) -> list[Retriever]:
         """All datastores of a tenant."""

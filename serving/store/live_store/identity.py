@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported, damaged
 from suffolk.datastore.files import fsync_directory, write_atomically
@@ -144,7 +142,7 @@ def create_identity(store: Path, tokenizer: str | Path | None, size: int | None,
         _require_free(store)  # another process may have made it in the meantime
         (store / LIVE_NAME).mkdir(exist_ok=True)
         if loaded is not None and mark is not None:
-            _write_tokenizer(store, loaded, mark)
+            write_atomically(store / tokenizer_name(mark), loaded.to_str().encode())
         _write(store, StoreIdentity(size, order_depth, mark, secrets.token_hex(_KEY_BYTES)))
 
 
@@ -233,7 +231,3 @@ def _write(store: Path, identity: StoreIdentity) -> None:
     os.chmod(_path(store), 0o600)
     for folder in (store, store.absolute().parent):
         fsync_directory(folder)
-
-
-def _write_tokenizer(store: Path, tokenizer: Tokenizer, mark: str) -> None:
-    write_atomically(store / tokenizer_name(mark), tokenizer.to_str().encode())

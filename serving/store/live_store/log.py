@@ -12,12 +12,14 @@ import os
 import secrets
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.files import fsync_directory
+from suffolk.datastore.periodic_thread import PeriodicThread
 from suffolk.serving.store.live_store.log_file import (
     HEADER_BYTES,
     LogFile,
@@ -45,25 +47,19 @@ class Log:
         recovered: what ``read_log`` found there.
         durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one sync.
             ``interval``: a thread syncs every ``interval`` seconds. ``none``: the system decides.
-        file_bytes: size at which a new file is begun.
 
     Attributes:
+        file_bytes: size at which a new file is begun.
         failure: why the log takes no more changes; None if it does.
         refusal: why the last record was refused, such as a full disk; None if it was written.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        recovered: RecoveredLog,
-        durability: str = INTERVAL,
-        interval: float = 0.1,
-        file_bytes: int = FILE_BYTES,
+        self, folder: Path, recovered: RecoveredLog, durability: str = INTERVAL, interval: float = 0.1
     ) -> None:
         self._folder = folder
         self._durability = durability
-        self._interval = interval
-        self.file_bytes = file_bytes
+        self.file_bytes = FILE_BYTES
         self._closed = list(recovered.files)
         self._number = max((file.number for file in recovered.files), default=0)
         self._previous = recovered.files[-1].size if recovered.files else 0
@@ -78,13 +74,9 @@ class Log:
         self.refusal: str | None = None
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()  # taken before _lock
-        self._changed = threading.Event()
-        self._stopped = threading.Event()
         for path in recovered.leftovers:
             path.unlink(missing_ok=True)
-        self._thread = threading.Thread(target=self._sync_regularly, name="suffolk-log", daemon=True)
-        if durability == INTERVAL:
-            self._thread.start()
+        self._thread = PeriodicThread("suffolk-log", self._sync_regularly, interval) if durability == INTERVAL else None
 
     @property
     def total_bytes(self) -> int:
@@ -129,7 +121,6 @@ class Log:
             self._written += len(record)
             self._newest = max(self._newest, newest)
         failpoint("log.written")
-        self._changed.set()
         return self._written
 
     def withdraw(self, body: bytes) -> None:
@@ -241,10 +232,8 @@ class Log:
 
     def close(self) -> None:
         """Sync and close the file. Later calls raise Unavailable."""
-        self._stopped.set()
-        self._changed.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._thread is not None:
+            self._thread.close()
         try:
             self.sync()
         finally:
@@ -283,14 +272,8 @@ class Log:
             raise Unavailable(str(self.failure)) from error
 
     def _sync_regularly(self) -> None:
-        while not self._stopped.is_set():
-            self._changed.wait()
-            self._changed.clear()
-            self._stopped.wait(self._interval)
-            try:
-                self.sync()
-            except SuffolkError:
-                return  # the next change raises the failure
+        with suppress(SuffolkError):  # the next change raises the failure
+            self.sync()
 
 
 def _chained(bodies: Iterable[bytes], salt: int) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ POST /suffolk/passages                        GET /suffolk/info, and the page at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,7 +92,13 @@ def build_openai_app(
     responses = GenerateEndpoint(service, "Responses", ResponseBody, response_reader, response_answer, bodies)
 
     def post(path: str, method: str, kind: type[Body], work: Callable[[DecodeService, Body], dict[str, Any]]) -> Route:
-        return Route(path, _endpoint(service, method, bodies, kind, work), methods=["POST"], name=method)
+        async def answer(request: Request) -> Response:
+            data = await read_json(request, limits.body_bytes(service.engine.capacity))
+            with service.metrics.measure_call("http", method), service.admission.admit_call():
+                body = await bodies.run(len(data), lambda: parse_body(kind, data))
+                return JSONResponse(await asyncio.to_thread(work, service, body))
+
+        return Route(path, answer, methods=["POST"], name=method)
 
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
@@ -110,14 +116,20 @@ def build_openai_app(
 
 
 def _read_only_routes(service: DecodeService, ready: Readiness, started: int) -> list[Route]:
-    every = [_model(service, name, started) for name in service.names]
+    shared = {
+        "object": "model",
+        "created": started,
+        "owned_by": "suffolk",
+        "max_model_len": max_length(service, DraftFields()),
+    }
+    every = {name: {"id": name, **shared} for name in service.names}
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": every})
+        return JSONResponse({"object": "list", "data": list(every.values())})
 
     async def one_model(request: Request) -> Response:
         require_model(service, request.path_params["name"])
-        return JSONResponse(next(model for model in every if model["id"] == request.path_params["name"]))
+        return JSONResponse(every[request.path_params["name"]])
 
     async def health(request: Request) -> Response:
         if not ready.is_set():
@@ -138,32 +150,6 @@ def _read_only_routes(service: DecodeService, ready: Readiness, started: int) ->
         Route("/version", version),
     ]
     return [*routes, Route("/suffolk/info", info)] if service.policy.traces else routes
-
-
-def _model(service: DecodeService, name: str, started: int) -> dict[str, Any]:
-    return {
-        "id": name,
-        "object": "model",
-        "created": started,
-        "owned_by": "suffolk",
-        "max_model_len": max_length(service, DraftFields()),
-    }
-
-
-def _endpoint(
-    service: DecodeService,
-    method: str,
-    bodies: LargeBodies,
-    kind: type[Body],
-    work: Callable[[DecodeService, Body], dict[str, Any]],
-) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        data = await read_json(request, limits.body_bytes(service.engine.capacity))
-        with service.metrics.measure_call("http", method), service.admission.admit_call():
-            body = await bodies.run(len(data), lambda: parse_body(kind, data))
-            return JSONResponse(await asyncio.to_thread(work, service, body))
-
-    return answer
 
 
 def facts(service: DecodeService) -> dict[str, Any]:

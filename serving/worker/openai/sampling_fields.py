@@ -25,14 +25,12 @@ def sampling_settings(body: GenerationBody, target: Target, length: int, logprob
     limits.check_stops("stop", stop)
     if body.min_tokens is not None and body.min_tokens > length:
         raise InvalidField("min_tokens", f" is {body.min_tokens}, and {body.length_field} is {length}; lower it")
-    limits.check_biases("logit_bias", biases)
     given = {name: getattr(body, name) for name in _SETTINGS}
     return {name: value for name, value in given.items() if value is not None} | {
         "max_new_tokens": length,
         "temperature": _temperature(body.temperature),
         "top_k": max(body.top_k or 0, 0),  # -1 means no limit in vLLM's API
-        "top_p": body.top_p
-        or (1.0 if body.top_p is None else ABOVE_0),  # 0 takes the likeliest token, as in OpenAI's API
+        "top_p": 1.0 if body.top_p is None else body.top_p or ABOVE_0,  # 0: the likeliest token, as in OpenAI's API
         "stop": stop,
         "stop_token_ids": tuple(body.stop_token_ids or ()),
         "include_stop": body.include_stop_str_in_output is True,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from suffolk.datastore import duty_cycle
 from suffolk.datastore.duty_cycle import DutyCycle
-from suffolk.serving.net.http_body import LARGE, SHARE, LargeBodies
+from suffolk.serving.net.http_body import LARGE, LargeBodies
 from tests.support.waiting import HANG
 
 
-def test_large_bodies_take_a_tenth_of_the_time() -> None:
+def test_large_bodies_take_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now, begins = [0.0], list[float]()
 
     def sleep(seconds: float) -> None:
@@ -23,13 +25,14 @@ def test_large_bodies_take_a_tenth_of_the_time() -> None:
         now[0] += 1.0
 
     async def run() -> None:
-        bodies = LargeBodies(DutyCycle(SHARE, lambda: now[0], sleep))
+        bodies = LargeBodies()
         for _ in range(3):
             await bodies.run(LARGE + 1, parse)
         now[0] += 100.0
         await bodies.run(LARGE + 1, parse)
         await bodies.run(LARGE, parse)
 
+    monkeypatch.setattr(duty_cycle, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     asyncio.run(run())
     assert begins == [0.0, 10.0, 20.0, 121.0, 122.0]
 

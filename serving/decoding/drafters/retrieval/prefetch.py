@@ -48,9 +48,8 @@ class DraftPrefetcher:
         """
         if self._call.busy:
             return
-        queries: dict[
-            tuple[bytes, str | None], Query
-        ] = {}  # the likeliest ends of all requests first, because a call is limited
+        # the likeliest ends of all requests first, because a call is limited
+        queries: dict[tuple[bytes, str | None], Query] = {}
         for paths in zip_longest(*map(likely_ends, trees)):
             for request, path in zip(requests, paths, strict=True):
                 if path is not None:

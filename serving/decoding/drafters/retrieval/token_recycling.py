@@ -108,10 +108,8 @@ class TokenRecyclingDrafter(RetrievalSource):
 
     def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
         """The tree of tokens that may follow the request's text with ``path`` appended. Scores are not calibrated."""
-        settings = request.settings
-        ending = np.concatenate([request.tokens[-_native.NextTokenTable.ORDER :], path])[
-            -_native.NextTokenTable.ORDER :
-        ]
+        settings, order = request.settings, _native.NextTokenTable.ORDER
+        ending = np.concatenate([request.tokens[-order:], path])[-order:]
         tokens, parents, scores = self._table.draft(
             ending,
             len(request.tokens) + len(path),

@@ -14,10 +14,6 @@ from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 
 
-def _no_rows() -> npt.NDArray[np.int64]:
-    return np.empty(0, np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
     """One request's rows of a forward pass.
@@ -36,7 +32,7 @@ class TreeLayout:
     tokens: npt.NDArray[np.int64]
     depths: npt.NDArray[np.int64]
     visible: npt.NDArray[np.bool_] | None
-    earlier: npt.NDArray[np.int64] = field(default_factory=_no_rows)
+    earlier: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.tokens)

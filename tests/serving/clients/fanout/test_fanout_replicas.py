@@ -106,9 +106,9 @@ def test_a_late_call_goes_to_a_second_replica(
         for _ in range(20):
             assert_same_tree(store.draft(CONTEXT), expected)
         late, other = replicas(store)
-        assert other.counts.hedges > 0
-        assert late.counts.errors > 0
-        assert other.counts.errors < late.counts.errors  # on a busy machine, it is late at times, too
+        assert other.hedges > 0
+        assert late.errors > 0
+        assert other.errors < late.errors  # on a busy machine, it is late at times, too
         stores[0].gate.set()
 
 
@@ -118,13 +118,13 @@ def test_hedges_have_a_budget(stores: list[BruteForceRetriever], servers: list[D
             store.lookup(CONTEXT)
         budget = store.servers.shards[0].budget
         budget.take(HEDGE_BURST, 0)
-        before = [replica.counts.hedges for replica in replicas(store)]
+        before = [replica.hedges for replica in replicas(store)]
         for each in stores:
             each.gate.clear()
         store.deadline = 0.05
         with pytest.raises(DeadlineExceeded, match="no answer within 50"):
             store.lookup(CONTEXT)
-        assert [replica.counts.hedges for replica in replicas(store)] == before
+        assert [replica.hedges for replica in replicas(store)] == before
         for each in stores:
             each.gate.set()
         for _ in range(10 * int(HEDGE_BURST / HEDGE_SHARE)):
@@ -145,7 +145,7 @@ def test_a_failing_replica_is_ejected_and_returns(
         for _ in range(64):
             store.lookup(CONTEXT)  # none fails
         assert (first.is_up, first.ejections, second.is_up) == (False, 1, True)
-        assert first.counts.errors == 3
+        assert first.errors == 3
         stores[0].fault = None
         store.servers.upkeep()
         assert first.is_up
@@ -194,7 +194,7 @@ def test_a_changed_file_moves_calls(servers: list[DraftServer], tmp_path: Path) 
         servers[0].stop()
         for _ in range(30):
             store.lookup(CONTEXT)
-        assert not any(replica.counts.errors for replica in replicas(store))
+        assert not any(replica.errors for replica in replicas(store))
 
 
 def test_a_changed_file_ends_no_call(

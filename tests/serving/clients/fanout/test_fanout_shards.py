@@ -68,7 +68,7 @@ def test_large_counts_are_exact(sharded: FanoutDatastore, whole: Datastore, max_
         assert_same_tree(actual, expected)
         assert not actual.partial
     assert sharded.servers.partial == {"shard": 0, "unproven": 0}
-    assert not any(replica.counts.errors for replica in replicas(sharded))
+    assert not any(replica.errors for replica in replicas(sharded))
 
 
 def test_what_they_hold_adds_up(sharded: FanoutDatastore, whole: Datastore) -> None:

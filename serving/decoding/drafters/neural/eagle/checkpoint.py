@@ -44,7 +44,7 @@ def read_checkpoint(folder: Path, target: Target) -> tuple[EagleConfig, Tensors]
         config = own_config(EagleConfig, KIND, values, folder / CONFIG)
         _check_vocabulary(tensors, config)
     else:
-        tensors = _renamed(tensors)
+        tensors = {name: tensor for old, tensor in tensors.items() if (name := _our_name(old)) is not None}
         config = _foreign_config(values, tensors, target)
         _check_vocabulary(tensors, config)
         tensors = _without_target(tensors, config, target)
@@ -72,10 +72,6 @@ def _read_file(file: Path) -> Tensors:
     if not isinstance(found, dict) or not all(isinstance(each, torch.Tensor) for each in found.values()):
         raise Corruption(f"{file}: it holds no table of tensors; fetch it again")
     return found
-
-
-def _renamed(tensors: Tensors) -> Tensors:
-    return {name: tensor for old, tensor in tensors.items() if (name := _our_name(old)) is not None}
 
 
 def _our_name(name: str) -> str | None:
