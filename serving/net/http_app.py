@@ -89,13 +89,11 @@ def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> E
     if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
         return error
     methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}
-    paths = ", ".join(f"{method} {_PARAMETER.sub(_in_capitals, path)}" for path, method in methods.items())
+    paths = ", ".join(
+        f"{method} {_PARAMETER.sub(lambda found: found[1].upper(), path)}" for path, method in methods.items()
+    )
     text = f"{request.method} {request.url.path} is not served here; the paths are {paths}"
     return HTTPException(error.status_code, text, error.headers)
-
-
-def _in_capitals(parameter: re.Match[str]) -> str:
-    return parameter[1].upper()
 
 
 def _method_of(routes: Sequence[Route], scope: Scope) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def whole(value: Any) -> Any:
@@ -37,7 +34,7 @@ class NullsBody(BaseModel):
     """A body in which an optional key with null counts as absent."""
 
     @model_validator(mode="after")
-    def _leave_nulls_out(self) -> Self:
+    def _leave_nulls_out(self) -> NullsBody:
         for name in [name for name in self.model_fields_set if getattr(self, name) is None]:
             setattr(self, name, type(self).model_fields[name].get_default(call_default_factory=True))
             self.model_fields_set.discard(name)

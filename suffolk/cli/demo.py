@@ -16,6 +16,7 @@ from typing import Annotated
 
 from suffolk.benchmarks.demo.model import require_packages
 from suffolk.cli.options import setting
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.settings import Count, Within, option
 
 EXAMPLES = """
@@ -35,9 +36,11 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = options.folder or cache / "suffolk"
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgument(Field("folder"), f" is {str(folder)!r}, which is no folder; name another one")
     require_packages()
     from suffolk.benchmarks.demo.run import run as run_demo  # imports torch
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = options.folder or cache / "suffolk"
     return run_demo(folder, options.model, options.prompts, options.max_new_tokens)

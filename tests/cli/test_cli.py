@@ -64,6 +64,7 @@ def test_an_unknown_command_is_refused(capsys):
         (["build"], "CORPUS is missing; see 'suffolk build --help'"),
         (["frobnicate"], "unknown command frobnicate; see 'suffolk --help'"),
         (["generat"], "unknown command generat (did you mean generate?); see 'suffolk --help'"),
+        (["demo", "--folder", __file__], f"--folder is {__file__!r}, which is no folder"),
         (["run"], "unknown command run; see 'suffolk --help'"),
         (["--hlep"], "unknown option --hlep (did you mean --help?); see 'suffolk --help'"),
         (["plan", "--x"], "unknown command plan; it is hierarchy plan now"),

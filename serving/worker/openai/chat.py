@@ -117,15 +117,12 @@ class ChatAnswer(Answer[ChatBody]):
         if not self.body.logprobs:
             return None
         as_ids = self.body.return_tokens_as_token_ids is True
-        return {"content": [self.tokens.entry(each, as_ids) for each in _shown(found, finish)], "refusal": None}
+        shown = found[:-1] if finish == "eos" else found
+        return {"content": [self.tokens.entry(each, as_ids) for each in shown], "refusal": None}
 
 
 def _delta(run: TextRun, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"index": run.index, "delta": delta, "logprobs": None, "finish_reason": finish}
-
-
-def _shown(found: Sequence[LogProbability], finish: str) -> Sequence[LogProbability]:
-    return found[:-1] if finish == "eos" else found
 
 
 def message_thought(marks: ReasoningMarks | None, body: ChatBody, runs: TextRuns, tokens: TokenTexts) -> Thought | None:

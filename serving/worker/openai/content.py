@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAX_PARTS = 1024
 """Most text parts of a message."""
@@ -46,7 +43,7 @@ class TextPart(BaseModel):
         return kind
 
     @model_validator(mode="after")
-    def _check_text(self) -> Self:
+    def _check_text(self) -> TextPart:
         if self.type in _TEXT_KINDS and (self.refusal if self.type == "refusal" else self.text) is None:
             raise ValueError(f"a part of type {self.type} needs {'refusal' if self.type == 'refusal' else 'text'}")
         return self

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.other_fields import IGNORED, OTHER
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _ALIKE = 0.8
 """Least similarity of a misspelled name, as difflib counts it."""
@@ -38,7 +35,7 @@ class Body(BaseModel):
     instead: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="after")
-    def _check_extra(self) -> Self:
+    def _check_extra(self) -> Body:
         extra = {name: value for name, value in (self.model_extra or {}).items() if name not in self.unused}
         self._check({name: getattr(self, name) for name in type(self).model_fields}, extra)
         return self

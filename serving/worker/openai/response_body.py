@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,9 +16,6 @@ from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_RESPONSES
 from suffolk.serving.worker.openai.response_items import Item, ResponsePart, messages_of
 from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
 from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, Effort, GenerationBody, no_limit
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _LOGPROBS = "message.output_text.logprobs"
 _INCLUDABLE = (
@@ -103,7 +100,7 @@ class ResponseBody(GenerationBody):
     _read_no_limit = field_validator("max_output_tokens", mode="before")(no_limit)
 
     @model_validator(mode="after")
-    def _check_support(self) -> Self:
+    def _check_support(self) -> ResponseBody:
         for at, name in enumerate(self.include or ()):
             if name not in _INCLUDABLE:
                 near = (

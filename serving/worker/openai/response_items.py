@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -13,9 +13,6 @@ from suffolk.serving.worker.openai.content import Content, text_of
 from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.response_tools import full_name
 from suffolk.serving.worker.openai.schema import Message
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
 _CALLS = ("function_call", "custom_tool_call")
@@ -32,7 +29,7 @@ class ResponsePart(BaseModel):
     """Names of fields in other APIs -> names in this API."""
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
+    def _check_names(self) -> ResponsePart:
         if self.path:
             fields = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
             check_names(self.path, fields | (self.model_extra or {}), list(fields), self.other_names)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -38,9 +38,6 @@ def no_limit(value: Any) -> Any:
     """``value``, or None if it is ``NO_LIMIT``."""
     return None if value == NO_LIMIT else value
 
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
@@ -158,7 +155,7 @@ class GenerationBody(Body):
         return value
 
     @model_validator(mode="after")
-    def _check_stream(self) -> Self:
+    def _check_stream(self) -> GenerationBody:
         if self.stream_options is not None and not self.stream:
             raise InvalidField("stream_options", ": it needs stream: true")
         if self.prompt_logprobs is not None and self.stream:
@@ -216,7 +213,7 @@ class ToolFields(Body):
     function_call: str | dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _check_functions(self) -> Self:
+    def _check_functions(self) -> ToolFields:
         if self.functions and self.tools:
             raise InvalidField("functions", ": it is the older name of tools; give one of them")
         if self.function_call not in (None, "none", "auto") and not self.functions:

@@ -104,7 +104,7 @@ def test_wrong_edits_change_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no token has the name or id 'bob'"):
         remove_token(file, "bob")
     assert file.read_text() == before
-    with pytest.raises(InvalidArgument, match="--role: the role of acme is ''; it must be one of"):
+    with pytest.raises(InvalidArgument, match="--role is 'acme'; give TENANT=ROLE"):
         parse_roles(["acme"], "--role")
     with pytest.raises(InvalidArgument, match="--role: '' cannot name a tenant"):
         parse_roles(["=read"], "--role")
