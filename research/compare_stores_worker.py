@@ -21,7 +21,7 @@ def main() -> None:
 
     folder, corpus, tokenizer = Path(options["folder"]), options["corpus"], options["tokenizer"]
     build = [sys.executable, "-m", "suffolk", "build", "--tokenizer", tokenizer, "--replace", "--output"]
-    subprocess.run([*build, str(folder / "built"), corpus], check=True, capture_output=True)
+    subprocess.run([*build, str(folder / "built"), corpus], check=True, stdout=subprocess.DEVNULL)
     documents, live = options["documents"], suffolk.create(folder / "live", tokenizer)
     with suffolk.open(folder / "built", "warm") as built, live:
 
@@ -33,7 +33,7 @@ def main() -> None:
             return [built.draft(context).tokens.tolist() for context in contexts]
 
         def rebuild(count: int, turn: int) -> list[Any]:
-            return [subprocess.run([*build, str(folder / "again"), corpus], check=True, capture_output=True).returncode]
+            return [subprocess.run([*build, str(folder / "again"), corpus], check=True, stdout=subprocess.DEVNULL).returncode]
 
         work = {"append": append, "draft": draft, "build": rebuild}
         for line in sys.stdin:
