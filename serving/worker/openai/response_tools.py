@@ -52,7 +52,8 @@ class ResponseTool:
             return {"type": None, **self.tool}
         if isinstance(self.tool.get("function"), Mapping):
             raise InvalidField(
-                f"{self.path}.function", ": this is the form of /v1/chat/completions; give name and parameters as fields of the tool"
+                f"{self.path}.function",
+                ": has the form of /v1/chat/completions; give name and parameters as fields of the tool",
             )
         function = {name: value for name, value in self.tool.items() if value is not None}
         if isinstance(self.tool.get("name"), str):
