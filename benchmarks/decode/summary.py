@@ -85,10 +85,10 @@ def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlai
 
 
 def token_rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
-    """Return the total tokens per second of all runs, without the prompt passes.
+    """Return the tokens per second of all runs together.
 
-    ``parts``: names of further parts of the time to include. If any are given, one token of each run does not count. If none are
-    given, the tokens of its prompt pass do not count.
+    ``parts``: parts of the time that count besides decoding, such as "prefill". With ``parts``, all tokens of a run count except
+    one. Without, the tokens of a run's prompt pass do not count, because the time of this pass does not.
     """
     seconds = total(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(total(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0

@@ -40,6 +40,7 @@ def make_segments(address: str, url: str | None, gatherer: Gatherer, state: Buil
     """Make the missing segments on the cluster at ``address``. See ``SegmentMaker``, ``on_ray`` and ``connected``.
 
     After the loss of a node or process, all segments that this process has not received are made again.
+    Returns the peak memory of this process plus that of the largest task, in bytes.
 
     Raises:
         Unavailable: nodes are lost again and again. Other errors are those of ``connected``, ``find_cluster`` and the tasks.
@@ -171,7 +172,7 @@ class _Work:
         return min(self.gatherer.options.threads or SORT_CORES, SORT_CORES, self.cluster.node_cores)
 
     def _receive(self) -> None:
-        """Add the oldest segment to the journal. First write and verify its file, unless the segment's task has sent the file."""
+        """Add the oldest segment to the journal. Without ``url``, first write and verify the file that its task returns."""
         sorting = self._sorting[0]
         self._wait(sorting.parts)
         entry, memory = ray.get(next(sorting.parts))

@@ -36,7 +36,7 @@ IDLE_SECONDS = 95.0
 """Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds.
 They must close first. Otherwise the server may close a connection while a request is on the way."""
 _SMALL = 1 << 16
-"""Bytes that a connection may pass on before it waits for the pace."""
+"""A read of at most so many bytes is passed on immediately. A larger one waits while the server reads faster than ``READ_RATE``."""
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
@@ -44,8 +44,8 @@ _STOPPED = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length
 
 
 class PacedFlow(FlowControl):
-    """Pauses reading for the application, as in uvicorn, and for the server's pace. Reading resumes when both allow
-    it."""
+    """Pauses reading while the application has enough unread data, as in uvicorn, and while the server reads faster than
+    ``READ_RATE``. Reading resumes when neither holds."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -238,7 +238,7 @@ class LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch_read(self) -> None:
-        """Wait up to ``read_seconds`` for the first request, or for the rest of a request, if there is one."""
+        """Close the connection after ``read_seconds`` if it still waits for its first request or for the rest of a request."""
         _cancel(self._reading)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)
@@ -256,7 +256,8 @@ class LimitedProtocol(H11Protocol):
 
 
 async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request with two lengths, and close its connection, because a proxy may see another request in the rest."""
+    """Refuse a request with two lengths, and close its connection. A proxy may use the other length, and take the bytes after it
+    for another request."""
     names = {name for name, _ in scope.get("headers", ())}
     if {b"content-length", b"transfer-encoding"} <= names:
         problem = "the request has both Content-Length and Transfer-Encoding; send one of them\n"

@@ -109,7 +109,7 @@ class Compact(Options):
 
     EXAMPLES = """
 suffolk compact STORE                  into as few segments as possible
-suffolk compact STORE --segments 4     into four, neighbours together, the smallest first
+suffolk compact STORE --segments 4     into four: merges neighbours, the smallest pair first
 suffolk compact STORE --threads 2"""
 
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")

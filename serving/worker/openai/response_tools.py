@@ -21,7 +21,7 @@ functions."""
 _DATE = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 """End of the dated name of a type, such as web_search_2025_08_26."""
 _OTHERS = ("allowed_callers", "defer_loading", "output_schema", "type")
-"""Fields of a function that its prompt does not have."""
+"""Fields of a function that ``chat_tool`` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,16 @@ class ResponseTool:
         return _DATE.sub("", str(self.tool.get("type"))) in _ELSEWHERE
 
     def chat_tool(self) -> dict[str, Any]:
-        """A function in the form of chats. Other tools stay as they are, and the check of chats refuses them.
+        """A function as a tool of POST /v1/chat/completions. Other tools keep their fields, and the check of the chat refuses them.
 
-        Raises InvalidField: the function has the form of chats already.
+        Raises InvalidField: the function already has that form.
         """
         if self.tool.get("type") != "function":
             return {"type": None, **self.tool}
         if isinstance(self.tool.get("function"), Mapping):
             raise InvalidField(
-                f"{self.path}.function", ": as in chats; here name and parameters are fields of the tool itself"
+                f"{self.path}.function",
+                ": has the form of /v1/chat/completions; give name and parameters as fields of the tool",
             )
         function = {name: value for name, value in self.tool.items() if value is not None}
         if isinstance(self.tool.get("name"), str):
@@ -67,18 +68,18 @@ class ResponseTool:
         return full_name(self.namespace, str(self.tool.get("name")))
 
     def names(self) -> dict[str, str]:
-        """The fields of a call that name it."""
+        """The fields by which a call names this tool."""
         name = {"name": str(self.tool.get("name"))}
         return name | {"namespace": self.namespace} if self.namespace else name
 
 
 def full_name(namespace: str, name: str) -> str:
-    """The name by which the model knows a function of ``namespace``. Other agents name MCP's tools like this."""
+    """The name by which the model knows a function of ``namespace``. Agents without namespaces name MCP's tools like this."""
     return f"{namespace.rstrip('_')}__{name.lstrip('_')}" if namespace else name
 
 
 def callable_tools(tools: Sequence[Mapping[str, Any]]) -> list[ResponseTool]:
-    """The tools that the client runs, if there are functions. If there are no functions, all tools, which are refused later."""
+    """The tools that the client runs. If there are none, all tools, which the check of the chat then refuses."""
     return [each for each in _tools(tools) if not each.is_elsewhere] or [*_tools(tools)]
 
 

@@ -35,7 +35,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 
 
 def load(context: LoadContext, options: Options) -> HierarchyDrafter:
-    """Load the registry's drafter. Raises the errors of ``StackLoader`` and ``StackLoader.drafter``."""
+    """Load the drafter for its entry in the registry. Raises the errors of ``StackLoader`` and ``StackLoader.drafter``."""
     stacks = StackLoader(
         context.require_target(),
         options.get("draft_model"),

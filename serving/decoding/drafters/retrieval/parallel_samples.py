@@ -27,7 +27,7 @@ ENDED = 8
 
 
 def load(context: LoadContext, options: Options) -> ParallelSamplesDrafter:
-    """Load the registry's drafter."""
+    """Load the drafter for its entry in the registry."""
     return ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration)
 
 

@@ -26,7 +26,7 @@ CONFIDENT = 8
 
 
 def load(context: LoadContext, options: Options) -> PredictionDrafter:
-    """Load the registry's drafter."""
+    """Load the drafter for its entry in the registry."""
     return PredictionDrafter(context.calibration)
 
 

@@ -23,7 +23,7 @@ PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 
 
 def load(context: LoadContext, options: Options) -> WithRequestTexts:
-    """Load the registry's drafter."""
+    """Load the drafter for its entry in the registry."""
     drafter = PromptLookupDrafter(context.vocab_size, context.limits, context.calibration)
     return WithRequestTexts(drafter, request_texts(context))
 

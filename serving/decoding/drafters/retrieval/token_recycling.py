@@ -35,7 +35,7 @@ LOOKED_UP = 64
 
 
 def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
-    """Load the registry's drafter."""
+    """Load the drafter for its entry in the registry."""
     return TokenRecyclingDrafter(context.limits, context.calibration)
 
 

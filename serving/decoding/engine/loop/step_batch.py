@@ -34,7 +34,7 @@ class BatchEntry:
 
     Attributes:
         layout: the rows.
-        wanted: how many of the last rows need logits; 0 while the request reads its prompt, unless the prompt is scored.
+        wanted: how many of the last rows need logits; 0 while the request reads its prompt, unless it has ``prompt_logprobs``.
         proposal: the draft whose nodes are among the rows, possibly empty.
         candidate: the draft as the planner saw it; None if the request had no draft.
         whole_draft: the draft before the planner cut it, for traces.

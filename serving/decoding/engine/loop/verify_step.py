@@ -52,11 +52,11 @@ def verify(
 ) -> list[Outcome | SuffolkError | None]:
     """Accept drafted tokens and sample the next token. Returns each request's outcome, or the error of its settings or functions.
 
-    While a request reads a prompt that is scored, the outcome is None until the last chunk.
+    A request with ``prompt_logprobs`` reads its prompt in chunks, without a proposal. Its outcome is None until the last chunk.
 
-    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a
-    request reads a prompt that is scored, there is no proposal, and the logits are after each token of the chunk. ``whole``:
-    ``logits`` as one tensor, if it exists; greedy requests are then sampled together.
+    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal; for a chunk
+    of a prompt with ``prompt_logprobs``, after each token of the chunk. ``whole``: ``logits`` as one tensor, if it exists;
+    greedy requests are then sampled together.
 
     With ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host. Further
     copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
@@ -73,18 +73,18 @@ def verify(
     rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
     outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
     found = dict(zip(ready, outcomes, strict=True))
-    for request, scores in zip(requests, scored, strict=True):  # last: a step that lacks memory is repeated
+    for request, scores in zip(requests, scored, strict=True):  # last: a step repeated for lack of memory adds once
         request.prompt_log_probabilities += scores
     return [found.get(at) for at in range(len(requests))]
 
 
 def _ends_prompt(request: Request, rows: int) -> bool:
-    """Whether a chunk of ``rows`` tokens is the end of a prompt that is scored."""
+    """Whether a chunk of ``rows`` tokens is the end of the prompt of a request with ``prompt_logprobs``."""
     return len(request.prompt_log_probabilities) + rows == request.stats.prompt_tokens
 
 
 def _score_prompt(request: Request, logits: torch.Tensor) -> list[LogProbability]:
-    """The log-probabilities of the prompt's tokens that follow the tokens of a chunk."""
+    """The log-probability of the prompt's next token after each token of a chunk; none after the prompt's last token."""
     begin = len(request.prompt_log_probabilities) + 1
     tokens = torch.from_numpy(request.tokens[begin : begin + len(logits)].astype(np.int64))
     tokens = tokens[: request.stats.prompt_tokens - begin].to(logits.device)
@@ -173,7 +173,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
             log.warning("drafter %s: %s; continuing without that part of its draft", request.drafter, first_line(error))
         request.stats.draft_failures[reason] += 1
         sound = sound_rows(chain.distributions, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
-        if 0 < sound < len(chain.tree):  # keep the valid rows: a cut before them would depend on later tokens
+        if 0 < sound < len(chain.tree):  # keep the valid rows: verifying a token must not depend on later ones
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))

@@ -21,7 +21,7 @@ from suffolk.datastore.errors import Internal
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 EVERYWHERE = 1 << 30
-"""The ``linear`` of rows that have no path."""
+"""``linear`` of a row that has no path (``RowPlan.rows``): all its positions lie in consecutive cache rows."""
 
 Numbers = npt.NDArray[np.int64]
 ROW_FIELDS = ("ids", "positions", "written", "base", "linear", "path", "first", "parts")
@@ -34,7 +34,8 @@ class Sizes:
     Attributes:
         block: positions of one product.
         piece: positions of a piece, a multiple of ``block``.
-        group: pieces of a group. An item of several pieces merges them, so they must be the first pieces of a group.
+        group: pieces of a group. Their results are merged from the first piece on. So an item of several pieces begins
+            with the first piece of a group.
         rows: the most rows of an item.
     """
 
@@ -84,8 +85,8 @@ def plan_rows(
         lengths: int64[all slots].
         capacity: cache rows of a slot.
         slots, layouts: one for each request; no layout has ``earlier`` rows.
-        parts: partial results that fit, at least ``Sizes.most_parts``. If single pieces would give more, an item has all
-            pieces of a group.
+        parts: partial results that fit, at least ``Sizes.most_parts``. Items have one piece each if their results fit;
+            otherwise up to all pieces of a group.
 
     Raises:
         Internal: the rows of a layout do not fit its slot.

@@ -5,7 +5,7 @@
 One more kernel walks along drafts (``device_step.py``).
 
 All sums of attention follow the order of positions, in pieces of positions with fixed borders (``row_plan.Sizes``). So the bits
-of a row's result do not depend on the other rows of the pass, or on the places of its ancestors among the cells of a tree. Three
+of a row's result do not depend on the other rows of the pass, or on where its ancestors lie among the rows of a tree. Three
 properties are needed for this:
 
 - a tile has the same shape for all numbers of rows, so all products use the same instructions;
@@ -62,7 +62,8 @@ def attend_kernel(
     block: tl.constexpr, piece_size: tl.constexpr, group_size: tl.constexpr,
     capped: tl.constexpr, windowed: tl.constexpr, upcast: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
-    """The partial results of the work items of one key head. An item is a few rows and a range of pieces of one group.
+    """The partial results of the work items of one key head. An item is a few rows and a range of pieces within one group of
+    pieces (``row_plan.Sizes``).
 
     A tile holds the query heads that share the key head, for all rows of an item.
     """
@@ -174,9 +175,9 @@ def walk_kernel(
 ):  # fmt: skip
     """Follow the sampled tokens of one request down its draft. The first of equal siblings is used.
 
-    ``path`` gets one number for each row: in the places after the first row the accepted rows, in all other places the row
-    itself. ``source`` and ``target`` get the cache rows from and to which rows move. Rows of a request have consecutive cache
-    rows.
+    ``path`` gets one number for each row of the request. If k rows are accepted, entries 1 to k are these rows. Every other
+    entry is its own index. ``source`` and ``target`` get the cache rows from and to which rows move. Rows of a request have
+    consecutive cache rows.
     """
     request = tl.program_id(0)
     begin, end = tl.load(ends + request - 1, mask=request > 0, other=0), tl.load(ends + request)

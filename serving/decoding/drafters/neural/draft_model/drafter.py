@@ -118,7 +118,7 @@ class DraftModelDrafter(ModelTreeDrafter):
 
 
 def load(context: LoadContext, options: Options) -> DraftModelDrafter:
-    """Load the registry's drafter. Raises the errors of ``load_draft_model``."""
+    """Load the drafter for its entry in the registry. Raises the errors of ``load_draft_model``."""
     name = options["draft_model"]
     drafter = load_draft_model(name, context.require_target(), context.slots, context.capacity, context.dtype)
     context.calibrate(drafter, Path(name).name)

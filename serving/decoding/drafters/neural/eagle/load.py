@@ -23,7 +23,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 
 
 def load(context: LoadContext, options: Options) -> EagleDrafter:
-    """Load the registry's drafter. Raises the errors of ``load_eagle``."""
+    """Load the drafter for its entry in the registry. Raises the errors of ``load_eagle``."""
     (folder,) = options["head"]
     drafter = load_eagle(folder, context.require_target(), context.slots, context.capacity)
     context.calibrate(drafter, folder.name)

@@ -71,7 +71,7 @@ class EarlyExitDrafter(ModelTreeDrafter):
 
 
 def load(context: LoadContext, options: Options) -> EarlyExitDrafter:
-    """Load the registry's drafter. Raises the errors of ``load_exit`` and ``require_exit``."""
+    """Load the drafter for its entry in the registry. Raises the errors of ``load_exit`` and ``require_exit``."""
     target = context.require_target()
     if "head" in options:
         (folder,) = options["head"]

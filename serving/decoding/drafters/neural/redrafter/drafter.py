@@ -31,7 +31,8 @@ from suffolk.serving.decoding.engine.model.target import Target
 class RedrafterDrafter(StatefulDrafter[BeamState]):
     """Drafts from the target's last hidden state (``FeatureDrafter``). Not thread-safe.
 
-    With verification ``match``, beam search gives trees. At a temperature above 0, beams are scored with the target's noise.
+    With verification ``match``, beam search gives trees. At a temperature above 0, beams are scored with the target's noise
+    (``coupled_sampling.py``).
 
     With ``rejection`` at a temperature above 0, the draft is one chain sampled from the head's distribution. Rejection sampling
     of the best of several beams would change the distribution of the text.
@@ -117,7 +118,7 @@ _NAMES = {"token_to_state": "rnn_w", "state_to_state": "rnn_u", "projection": "i
 
 
 def load(context: LoadContext, options: Options) -> RedrafterDrafter:
-    """Load the registry's drafter. Raises the errors of ``load_redrafter``."""
+    """Load the drafter for its entry in the registry. Raises the errors of ``load_redrafter``."""
     (folder,) = options["head"]
     drafter = load_redrafter(folder, context.require_target(), context.slots)
     context.calibrate(drafter, folder.name)
@@ -192,7 +193,7 @@ def apple_name(name: str, blocks: int) -> str:
     """Apple's name of the tensor ``name`` of a ``RedrafterHead`` with ``blocks`` blocks.
 
     Apple's heads have rnn_w and rnn_u, and input_proj if exit_dim is not twice the hidden size. Block K is lm_head.K.linear. The
-    output layer is lm_head.N.weight. The initial state is zero.
+    output layer is lm_head.N.weight, where N is ``blocks``. The initial state is zero.
     """
     first, _, rest = name.partition(".")
     if first == "blocks":
