@@ -28,6 +28,7 @@ from suffolk.serving.store.live_store.snapshot import LOCK_SECONDS, snapshot
 
 MEASURABLE_SECONDS = 0.05
 """Least seconds over which a rate is shown. A rate over less time is noise."""
+SIZES = ("tokens", "documents", "deleted_tokens", "deleted_documents", "bytes", "resident_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,36 +201,32 @@ def _compact_lines(report: CompactReport) -> list[str]:
     ]
 
 
-def _info_lines(facts: dict[str, Any]) -> list[str]:
-    segments = facts.get("segments", [])
-    lines = []
+def _info_lines(facts: dict[str, Any]) -> Iterator[str]:
+    labels = {"example_id": "document ids", "unpublished": "not published"}
     for name, value in facts.items():
-        if name in ("tokens", "documents", "deleted_tokens", "deleted_documents", "bytes") and isinstance(value, int):
-            lines.append(f"{name:<18} {value:,}")
-        elif name == "resident_bytes":
-            lines.append(f"{name:<18} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")
-        elif name == "example_id":
-            if value is not None:
-                lines.append(f"{'document ids':<18} such as {printable(value)}  (for 'suffolk delete --id')")
-        elif name == "unpublished":
-            if value is not None:
-                lines.append(f"{'not published':<18} {value}")
-        elif name == "bytes_per_token":
-            lines.append(f"{name:<18} {value:.3f}")
-        elif name == "tokenizer":
-            lines.append(f"{name:<18} {value or 'unknown'}")
-        elif name == "settings":
-            lines.extend(_settings(value))
-        elif name != "segments":
-            lines.append(f"{name:<18} {value}")
-    if isinstance(segments, list):
-        lines.append(f"{'segments':<18} {len(segments)}")
-        lines.extend(
-            f"  {segment['name']}: {count(segment['tokens'], 'token')}, {count(segment['documents'], 'document')}, "
-            f"{segment['bytes']:,} bytes"
-            for segment in segments
-        )
-    return lines
+        if name == "settings":
+            yield from _settings(value)
+        elif name != "segments" and not (value is None and name in labels):
+            yield f"{labels.get(name, name):<18} {_shown(name, value)}"
+    if isinstance(segments := facts.get("segments"), list):
+        yield f"{'segments':<18} {len(segments)}"
+        for each in segments:
+            sizes = f"{count(each['tokens'], 'token')}, {count(each['documents'], 'document')}, {each['bytes']:,} bytes"
+            yield f"  {each['name']}: {sizes}"
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "example_id":
+        return f"such as {printable(value)}  (for 'suffolk delete --id')"
+    if value is None:
+        return "unknown: the files belong to another user" if name == "resident_bytes" else "unknown"
+    return (
+        f"{value:,}"
+        if name in SIZES and isinstance(value, int)
+        else f"{value:.3f}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def _settings(settings: dict[str, Any]) -> Iterator[str]:
