@@ -189,7 +189,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
         return f"{place}: not a recording; name a file that --record has written"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
     if options.records == "chat":
-        problem, advice = f"no conversation; the line has {fields}", "'messages' or 'conversations' hold one"
+        problem, advice = f"no conversation; the record has {fields}", "'messages' or 'conversations' hold one"
     elif value is not None:
         problem, advice = (
             f"field '{field}' holds {json_name(value)}, not text",
@@ -197,7 +197,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
             + ", or write records, as pandas does with orient='records', lines=True" * isinstance(value, dict),
         )
     else:
-        problem, advice = f"no field '{field}'; the line has {fields}", "name the text field with --text-field"
+        problem, advice = f"no field '{field}'; the record has {fields}", "name the text field with --text-field"
     if (command := record_command(record, field)) and options.records != "text":
         advice = f"write the conversations as field 'messages', as jq -c '{command}' does with JSON"
     return f"{place}: {problem}; {advice}"

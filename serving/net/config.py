@@ -46,7 +46,12 @@ class HostRules:
         page = origin.partition("://")[2]
         if page and (page.lower() == (host or "").lower() or self._allows(page)):
             return None
-        advice = "name the page's host in allowed_host" if self.origins is None else "name the origin in cors_origin"
+        if not page:
+            advice = "open the page from a web server, as a file has no host"
+        elif self.origins is None:
+            advice = "name the page's host in allowed_host"
+        else:
+            advice = "name the origin in cors_origin"
         return f"origin {origin[:256]!r}: pages of other hosts may not call this server; {advice}"
 
     def _allows(self, host: str) -> bool:

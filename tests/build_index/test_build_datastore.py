@@ -206,7 +206,7 @@ def test_what_does_not_fit_the_datastore_is_refused(tmp_path: Path) -> None:
         (
             "no.jsonl",
             b'{"body": "x"}\n',
-            "no.jsonl:1: no field 'text'; the line has body; name the text field with --text-field",
+            "no.jsonl:1: no field 'text'; the record has body; name the text field with --text-field",
         ),
         ("bad.npy", b"no array", "bad.npy: not a whole .npy file"),
         ("high.bin", np.array([1, 600], "<u2").tobytes(), f"id 600 at position 1 is not in 0..{VOCAB_SIZE - 1}"),

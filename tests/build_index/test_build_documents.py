@@ -89,7 +89,7 @@ def test_fields_ids_and_line_numbers() -> None:
     second = Lines("s.jsonl", 7, data[data.index(b'{"text.x') :])
     assert parse_documents(second, options("s", text_field="text.x")).texts == ["two"]
     with pytest.raises(
-        InvalidArgument, match=r"s\.jsonl:7: no field 'text'; the line has meta, text\.x; name .* --text-field"
+        InvalidArgument, match=r"s\.jsonl:7: no field 'text'; the record has meta, text\.x; name .* --text-field"
     ):
         parse_documents(second, options("s"))
 

@@ -116,9 +116,9 @@ def test_the_text_field_comes_first_and_lines_may_differ(tmp_path: Path) -> None
     corpus = write_rows(tmp_path / "a.jsonl", rows)
     made(tmp_path, corpus)
     assert texts(tmp_path) == ["plain", "plain", TEXT]
-    with pytest.raises(InvalidArgument, match=r"a.jsonl:2: no conversation; the line has text; 'messages' or"):
+    with pytest.raises(InvalidArgument, match=r"a.jsonl:2: no conversation; the record has text; 'messages' or"):
         made(tmp_path, corpus, records="chat", mode="replace")
-    with pytest.raises(InvalidArgument, match=r"a.jsonl:3: no field 'text'; the line has messages"):
+    with pytest.raises(InvalidArgument, match=r"a.jsonl:3: no field 'text'; the record has messages"):
         made(tmp_path, corpus, records="text", mode="replace")
 
 

@@ -291,7 +291,7 @@ def test_records_without_a_text_are_never_most_of_a_datastore(tmp_path: Path) ->
     ):
         (tmp_path / name).write_bytes(content)
         for place in (tmp_path, tmp_path / name):
-            with pytest.raises(InvalidArgument, match=rf"{name}:1: no field 'text'; the line has content; name the"):
+            with pytest.raises(InvalidArgument, match=rf"{name}:1: no field 'text'; the record has content; name the"):
                 find_inputs(options(place))
             assert len(texts(place, text_field="content")[0]) >= 50
         (tmp_path / name).unlink()
@@ -325,7 +325,7 @@ BAD = [
 ]
 REASONS_OF_BAD = [
     "field 'text' is null or NaN",
-    "no field 'text'; the line has id; name the text field with --text-field",
+    "no field 'text'; the record has id; name the text field with --text-field",
     "field 'text' holds a number, not text; name another field with --text-field",
     "not a JSON value (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); every record is one "
     "JSON object",

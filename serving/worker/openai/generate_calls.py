@@ -67,7 +67,7 @@ def read_chat(
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, tools = service.engine.target, chosen_tools(body)
     messages = encode_messages(target, body.messages, shown_tools(body), body, _prompt_limit(service, body))
-    prompt = _truncated(service, body, messages)
+    prompt = _truncated(service, body, messages, body.length or 1)
     grammar = read_guided(body) or read_grammar(body.response_format, body.format_field)
     if tools is not None:
         grammar = tools.grammar(tool_format, target.tokenizer, grammar, _schema_fields(body))
@@ -116,7 +116,7 @@ def read_completion(service: DecodeService, body: CompletionBody) -> list[Genera
     generate_calls: list[GenerateCall] = []
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
-        ids = _truncated(service, body, _encode(service.engine.target, prompt, _prompt_limit(service, body)))
+        ids = _truncated(service, body, _encode(service.engine.target, prompt, _prompt_limit(service, body)), length)
         limit = _rest(service, body, ids, "prompt") if body.length == NO_LIMIT else length
         generate_calls += _generate_calls(service, body, ids, "prompt", kind, limit, body.logprobs, grammar)
     return generate_calls
@@ -233,14 +233,20 @@ def _prompt_limit(service: DecodeService, body: GenerationBody) -> int | None:
     return max_length(service, body.suffolk or DraftFields()) if body.truncate_prompt_tokens is None else None
 
 
-def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int]) -> Sequence[int]:
-    """The last tokens of ``prompt``, as many as the request says. With -1, room for one more token is left."""
-    if body.truncate_prompt_tokens is None:
+def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int], length: int) -> Sequence[int]:
+    """The last tokens of ``prompt``, as many as the request says. With -1, room for ``length`` tokens is left."""
+    count = body.truncate_prompt_tokens
+    if count is None:
         return prompt
-    if body.truncate_prompt_tokens == 0:
+    if count == 0:
         raise InvalidField("truncate_prompt_tokens", " is 0; it must be 1 or more, or -1 for all that fit")
-    limit = max_length(service, body.suffolk or DraftFields()) - 1
-    return prompt[-limit:] if body.truncate_prompt_tokens < 0 else prompt[-body.truncate_prompt_tokens :]
+    limit = max_length(service, body.suffolk or DraftFields())
+    if count < 0:
+        count = limit - (length if length < limit else 1)
+    elif min(count, len(prompt)) >= limit:
+        text = f" is {count}, but {_limit(limit)}; lower it, or write -1 for all that fit"
+        raise InvalidField("truncate_prompt_tokens", text, "context_length_exceeded")
+    return prompt[-count:]
 
 
 def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:

@@ -120,7 +120,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, cluster: Any) 
     with socket.create_server(("127.0.0.1", 0)) as closed:
         free = closed.getsockname()[1]
     for address, corpus, message in (
-        (cluster.address, tmp_path / "bad.jsonl", "bad.jsonl:2: no field 'text'; the line has body"),
+        (cluster.address, tmp_path / "bad.jsonl", "bad.jsonl:2: no field 'text'; the record has body"),
         (f"127.0.0.1:{free}", made.corpora[0], f"--ray: 127.0.0.1:{free}: no answer"),
         ("ray://10.0.0.1:10001", made.corpora[0], "not an address; give HOST:PORT, auto or local"),
     ):

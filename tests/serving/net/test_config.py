@@ -189,6 +189,14 @@ def test_a_refused_page_names_the_setting_that_lets_it_read_answers() -> None:
     assert config.host_rules(["app://obsidian.md"]).refusal("localhost", "app://obsidian.md") is None
 
 
+@pytest.mark.parametrize("origin", ["null", "file://"])
+def test_a_refused_page_in_a_file_is_not_sent_to_a_setting(origin: str) -> None:
+    """No setting takes an origin without a host."""
+    for origins in ((), ((),)):
+        refusal = ServerConfig((LOOPBACK,), http=LOOPBACK).host_rules(*origins).refusal("localhost", origin)
+        assert str(refusal).endswith("; open the page from a web server, as a file has no host")
+
+
 def test_hosts_have_neither_scheme_nor_port() -> None:
     check_hosts(["gpu.example", "10.0.0.5", "fe80::1"])
     for wrong in ("https://gpu.example", "gpu.example:80", "[::1]", "GPU.example", "*", ""):

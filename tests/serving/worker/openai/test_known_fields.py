@@ -110,6 +110,10 @@ def test_prompts_are_cut_from_the_left(server: WorkerServer) -> None:
     assert text_of(server, prompt="xyzabc", truncate_prompt_tokens=3) == text_of(server, prompt="abc")
     assert count(prompt="x" * 9000, truncate_prompt_tokens=5) == 5
     assert count(prompt="x" * 9000, truncate_prompt_tokens=-1) == 4095
+    assert count(prompt="x" * 9000, truncate_prompt_tokens=-1, max_tokens=6) == 4090
+    assert count(prompt="xyz", truncate_prompt_tokens=9000) == 3
+    error = ask(server, "POST", TEXT, TEXTS | {"prompt": "x" * 9000, "truncate_prompt_tokens": 5000})[2]["error"]
+    assert (error["param"], error["code"]) == ("truncate_prompt_tokens", "context_length_exceeded")
     chat = ask(server, "POST", CHAT, CHATS | {"truncate_prompt_tokens": 4})[2]
     assert chat["usage"]["prompt_tokens"] == 4
 

@@ -39,11 +39,11 @@ def test_rows_are_texts_files_and_conversations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"prompt": "x"}', "x.jsonl:1: no field 'text'; the line has prompt; name the text field with"),
+        ('{"prompt": "x"}', "x.jsonl:1: no field 'text'; the record has prompt; name the text field with"),
         ('{"text": 5}', "x.jsonl:1: field 'text' holds a number, not text; name another field with --text-field"),
         ("[1]", "x.jsonl:1: an array, not an object"),
         ("{", "x.jsonl:1: not a JSON value"),
-        ('{"messages": {}}', "no field 'text'; the line has messages; name the text field with"),
+        ('{"messages": {}}', "no field 'text'; the record has messages; name the text field with"),
         ('{"messages": ["x"]}', "x.jsonl:1: 'messages', message 0 is not an object with a 'role'"),
         ('{"messages": [{"role": "user", "content": 5}]}', "message 0 has content of type int; it must be a text"),
     ],
