@@ -87,7 +87,7 @@ def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[M
     items = [Item(role="user", content=given)] if isinstance(given, str) else given
     for at, item in enumerate(items):
         if item.type == "item_reference" or (item.type is None and item.id is not None and item.role is None):
-            raise InvalidField(f"input[{at}]", f" refers to item {item.id!r}; {_STORES_NO_ITEMS}")
+            raise InvalidField(f"input[{at}]", f" refers to item {shown(item.id)}; {_STORES_NO_ITEMS}")
         if item.type in (None, "message"):
             _add_message(messages, _message(f"input[{at}]", item))
         elif item.type in _CALLS:

@@ -84,3 +84,8 @@ def test_wrong_values_are_described_in_words_of_json(kind: type[BaseModel]) -> N
 )
 def test_messages_about_wrong_values(fields: dict[str, Any], message: str) -> None:
     assert wrong(ChatBody, {"messages": []} | fields) == message
+
+
+def test_the_bounds_of_logprobs_have_no_words_of_python() -> None:
+    """Regression: "it must be between 0 and 20, or None (off)"."""
+    assert wrong(CompletionBody, {"prompt": "", "logprobs": -1}) == "logprobs is -1; it must be at least 0"
