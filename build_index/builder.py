@@ -101,6 +101,7 @@ def build(
             require_mode(options, target)
             if target.previous and options.mode == "append":
                 workspace.require_whole(target.previous)
+                _note_repeat(inputs, target.previous, show)
             generation += 1
         state = _resume(workspace, inputs, target, options, generation, workers, show)
         clock.lap("comparing tokenizers")
@@ -156,6 +157,16 @@ def _resume(
     return BuildState(generation, proof, workers, [], 0)
 
 
+def _note_repeat(inputs: Inputs, base: Manifest, show: WorkProgress) -> None:
+    """Note that an earlier build has added the same files."""
+    files = inputs.identity(len(inputs.files))
+    if earlier := [each for each in base.settings.get("builds", []) if each.get("files") == files]:
+        show.note(
+            f"the build of {earlier[-1]['built']} added these files already, and they have not changed since; now their documents "
+            "are added a second time, and count twice; to have them once, build with --replace from all corpora"
+        )
+
+
 def _publish(gatherer: Gatherer, state: BuildState) -> None:
     options, target = gatherer.options, gatherer.target
     base = target.previous if options.mode == "append" else None
@@ -164,6 +175,7 @@ def _publish(gatherer: Gatherer, state: BuildState) -> None:
     facts = {
         "corpora": list(options.corpora[:NAMED_CORPORA]),
         "corpora_given": len(options.corpora),
+        "files": gatherer.inputs.identity(len(gatherer.inputs.files)),
         "built": created,
         "documents": counts.documents,
         "text_bytes": counts.text_bytes,

@@ -13,6 +13,8 @@ from suffolk.datastore.errors import Field, InvalidArgument
 T = TypeVar("T")
 ABOVE_0 = math.ulp(0.0)
 """The smallest float above 0. As the least value of a range, it excludes 0."""
+_ALIKE = 0.7
+"""Least similarity of a misspelled word, as difflib counts it."""
 
 
 def whole_number(name: str, value: object) -> int:
@@ -100,10 +102,7 @@ def unknown(name: str, value: object, choices: Collection[str], of: str = "") ->
     return InvalidArgument(Field(name), f"{of} is {value!r}{near}; it must be one of {', '.join(choices)}")
 
 
-def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None, least: float = 0.5) -> str:
-    """Suggest the word of ``known`` that is most similar to ``word``, as ``shown``. Returns "" if none is similar.
-
-    ``least``: the least similarity, as difflib counts it.
-    """
-    matches = get_close_matches(word, list(known), n=1, cutoff=least)
+def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """Suggest the word of ``known`` that is most similar to ``word``, as ``shown``. Returns "" if none is similar."""
+    matches = get_close_matches(word, list(known), n=1, cutoff=_ALIKE)
     return "".join(f" (did you mean {(shown or {}).get(each, each)}?)" for each in matches)

@@ -148,7 +148,7 @@ def starting_page(
     for layer, args, kwargs in reversed(middleware):
         app = layer(app, *args, **kwargs)
     try:
-        server = HttpServer(endpoint, app, HttpLimits(), ServerTls(tls) if tls else None)
+        server = HttpServer(endpoint, app, HttpLimits(), ServerTls(tls) if tls else None, error_body)
     except OSError as error:
         raise bind_error(endpoint, "--http", error) from None
     thread = threading.Thread(target=server.run, name="starting-page", daemon=True)

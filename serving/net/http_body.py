@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 from codecs import BOM_UTF8
@@ -32,9 +33,21 @@ _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
 _CHARSETS = (*_UTF8, "utf-16", "utf-16le", "utf-16be", "utf-32", "iso-8859-1", "latin1", "windows-1252", "cp1252")
 """Character sets of bodies. Some of Python's other character sets take very long to decode."""
-_SHOULD_BE = "Input should be "
-_TYPE = "Input should be a"
-"""Beginning of pydantic's words for a value of a wrong type."""
+_FORMS = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "greater_than_equal": "at least {ge}",
+    "int_type": "a whole number",
+    "less_than": "below {lt}",
+    "less_than_equal": "at most {le}",
+    "list_type": "an array",
+    "literal_error": "{expected}",
+    "model_type": "an object",
+    "string_type": "a string",
+    "too_short": "an array with entries",
+}
+"""pydantic's type of an error -> what the value must be, with places for the error's context."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 LARGE = 1 << 16
@@ -143,26 +156,34 @@ def parse_body(kind: type[Body], data: bytes, check_given: Callable[[Mapping[str
         if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
             raise cause from None
     field, text = _path(found["loc"]), _words(found, errors)
-    match found["type"], found.get("input"):
-        case "json_invalid", _ if "hex escape" in text:
+    match found["type"]:
+        case "json_invalid" if "hex escape" in text:
             raise InvalidField(
                 "", f": a text has half a surrogate pair, such as \\ud83d ({text}); send whole characters"
             )
-        case "json_invalid", _:
+        case "json_invalid":
             raise InvalidField("", f": not JSON: {text}")
-        case "missing", dict() as given if len(found["loc"]) == 1:
-            if check_given is not None:
+        case "missing":
+            given = found.get("input") if len(found["loc"]) == 1 else None
+            if given and check_given is not None:
                 check_given(given)
             keys = f"; the body has {', '.join(given)}" if given else ""
             raise InvalidField(field, f": {text}{keys[:_KEYS]}")
-        case "extra_forbidden", _:
+        case "extra_forbidden":
             known = kind.model_fields
             keys = "" if len(found["loc"]) > 1 else f"{nearest(field, [*known])}; the keys are {', '.join(known)}"
             raise InvalidField(field, f": unknown key{keys}")
-        case _, bool() | int() | float() | str() as value:
-            raise InvalidField(field, f" is {repr(value)[:_SHOWN]}; {text}")
+        case "too_long":
+            size, limit = found["ctx"]["actual_length"], found["ctx"]["max_length"]  # no size of an object
+            raise InvalidField(field, f" has {size or 'too many'} entries; at most {limit} are allowed")
         case _:
-            raise InvalidField(field, f": {text}")
+            raise InvalidField(field, f" is {shown(found['input'])}; {text}" if "input" in found else f": {text}")
+
+
+def shown(value: Any) -> str:
+    """A value of a body for a message: its JSON, cut off at ``_SHOWN`` characters. Strings have single quotes, because double ones
+    are escaped in JSON, the form of the answer."""
+    return (repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:_SHOWN]
 
 
 def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
@@ -173,12 +194,13 @@ def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
 
 def _words(found: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong. For a union: all forms that the value may have."""
+    if found["type"] in _FORMS:
+        place = _reach(found), _path(found["loc"])
+        same = [each for each in errors if (_reach(each), _path(each["loc"])) == place and each["type"] in _FORMS]
+        named = same if found["type"].endswith("_type") else [found]  # a bound alone
+        forms = [_FORMS[each["type"]].format(**each.get("ctx", {})) for each in named]
+        return f"it must be {' or '.join(dict.fromkeys(forms))}"
     text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's prefix of a validator's message
-    same = [
-        each["msg"] for each in errors if (_reach(each), _path(each["loc"])) == (_reach(found), _path(found["loc"]))
-    ]
-    if all(each.startswith(_TYPE) for each in same):  # not a bound
-        text = " or ".join(dict.fromkeys(same)).replace(f" or {_SHOULD_BE}", " or ")
     return text[0].lower() + text[1:]
 
 

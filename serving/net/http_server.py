@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
 import uvicorn
-from starlette.responses import PlainTextResponse
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.http_body import ErrorBody, error_response, plain_error
 from suffolk.serving.net.http_middleware import SUBJECTS
 from suffolk.serving.net.tls import ServerTls
 
@@ -39,8 +43,6 @@ _SMALL = 1 << 16
 """A read of at most so many bytes is passed on immediately. A larger one waits while the server reads faster than ``READ_RATE``."""
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
-_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
-_STOPPED = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class PacedFlow(FlowControl):
@@ -104,8 +106,15 @@ class HttpLimits:
 class HttpServer:
     """Serves an ASGI application at ``endpoint``. The constructor binds the address; ``run`` answers requests."""
 
-    def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: ServerTls | None = None) -> None:
-        """Raises OSError: the address cannot be bound."""
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        app: ASGIApp,
+        limits: HttpLimits,
+        tls: ServerTls | None = None,
+        error_body: ErrorBody = plain_error,
+    ) -> None:
+        """``error_body``: of answers to requests that do not reach ``app``. Raises OSError: the address cannot be bound."""
         self.endpoint = endpoint
         self._listeners: list[socket.socket] = []
         try:
@@ -116,10 +125,11 @@ class HttpServer:
             self.close()
             raise
         self._threads = limits.threads
+        make_protocol = partial(LimitedProtocol, limits, TokenBucket(READ_RATE, READ_BURST), error_body)
         self._config = uvicorn.Config(
             app,
             loop="asyncio",
-            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits, TokenBucket(READ_RATE, READ_BURST))),
+            http=cast("type[asyncio.Protocol]", make_protocol),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -167,9 +177,9 @@ class LimitedProtocol(H11Protocol):
 
     flow: PacedFlow
 
-    def __init__(self, limits: HttpLimits, pace: TokenBucket, *args: Any, **more: Any) -> None:
+    def __init__(self, limits: HttpLimits, pace: TokenBucket, error_body: ErrorBody, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._limits, self._pace = limits, pace
+        self._limits, self._pace, self._error_body = limits, pace, error_body
         self._answered = time.monotonic()  # when the last request was answered, or the connection opened
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -179,11 +189,10 @@ class LimitedProtocol(H11Protocol):
         self.flow = PacedFlow(transport)
         if subjects := _subjects(transport):
             self.app = partial(_with_subjects, self.app, subjects)
-        self.app = partial(_with_one_length, self.app)
+        self.app = partial(_with_one_length, self.app, error_body=self._error_body)
         if len(self.connections) > self._limits.connections and not self._close_waiting():
             self.connections.discard(self)
-            transport.write(_BUSY)
-            transport.close()
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "all connections are in use; try again later")
         else:
             self._watch_read()
 
@@ -249,19 +258,32 @@ class LimitedProtocol(H11Protocol):
             return
         is_partial = self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]
         if is_partial or self.conn.our_state is h11.SEND_RESPONSE:
-            self.transport.write(_STOPPED)
-            self.transport.close()
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the rest of the request did not come in time; send it faster")
         else:
             self.transport.abort()
 
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn while it handles h11's error about a request that is not HTTP."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._refuse(HTTPStatus.BAD_REQUEST, f"the request is not valid HTTP: {sys.exc_info()[1]}")
+        self.transport.close()
 
-async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Answer without the application, and close the connection."""
+        body = json.dumps(self._error_body(status, HTTPException(status, text))).encode()
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        head += "Retry-After: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        self.transport.close()
+
+
+async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send, error_body: ErrorBody) -> None:
     """Refuse a request with two lengths, and close its connection. A proxy may use the other length, and take the bytes after it
     for another request."""
     names = {name for name, _ in scope.get("headers", ())}
     if {b"content-length", b"transfer-encoding"} <= names:
-        problem = "the request has both Content-Length and Transfer-Encoding; send one of them\n"
-        app = PlainTextResponse(problem, 400, {"connection": "close"})
+        problem = "the request has both Content-Length and Transfer-Encoding; send one of them"
+        app = error_response(HTTPException(HTTPStatus.BAD_REQUEST, problem), error_body)
     await app(scope, receive, send)
 
 

@@ -24,6 +24,7 @@ from suffolk.serving.net.admission import AdmissionController, Readiness
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import Endpoint, bind_error, check_free
+from suffolk.serving.net.http_body import plain_error
 from suffolk.serving.net.http_server import HttpLimits, HttpServer
 from suffolk.serving.net.tls import ServerTls
 
@@ -72,6 +73,9 @@ class Server(ABC):
         reloads: name -> function that reads something again, such as certificates. ``reload`` calls them all. If a
             function raises a SuffolkError, the old content stays in force.
     """
+
+    error_body = staticmethod(plain_error)
+    """Form of errors over HTTP that the application never sees."""
 
     def __init__(self, config: ServerConfig, admission: AdmissionController) -> None:
         """Raises NotFound, PermissionDenied or InvalidArgument: the access file cannot be read."""
@@ -236,7 +240,7 @@ class Server(ABC):
         if endpoint is None:
             return None
         try:
-            server = HttpServer(endpoint, self.build_app(), self.http_limits(), self._tls)
+            server = HttpServer(endpoint, self.build_app(), self.http_limits(), self._tls, self.error_body)
         except OSError as error:
             raise bind_error(endpoint, "--http", error) from None
         self.http = server.endpoint

@@ -27,6 +27,7 @@ from suffolk.serving.net.tokens import unpack_tokens
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall, StepJoiner
 from suffolk.serving.worker.openai.app import build_openai_app
+from suffolk.serving.worker.openai.errors import error_body
 from suffolk.serving.worker.openai.tool_format import AUTO
 from suffolk.serving.worker.service import DecodeService
 from suffolk.serving.worker.settings import require_known, unpack_settings
@@ -128,6 +129,8 @@ class WorkerServer(Server):
     """Serves ``service``. The caller closes its engine after ``stop``.
 
     If the engine dies, health checks report NOT_SERVING, running calls fail with the cause, and ``wait`` raises it."""
+
+    error_body = staticmethod(error_body)
 
     def __init__(
         self,

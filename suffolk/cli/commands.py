@@ -66,8 +66,6 @@ FORMER = {
     "tune": "profile",
 }
 """Map from a command's name in an earlier version to the command to use now."""
-_ALIKE = 0.6
-"""Least similarity of a misspelled command. With a lower value, "run" would be taken for "train"."""
 FILES = {
     "storage": ("push", "pull", "generations"),
     "folders": ("info", "verify", "snapshot", "split", "compact"),
@@ -120,13 +118,13 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     group = _group(words[0])
     if group:
         if len(words) > 1:
-            near = nearest(words[1], [name.split()[1] for name in group], least=_ALIKE) or f"; use {', '.join(group)}"
+            near = nearest(words[1], [name.split()[1] for name in group]) or f"; use {', '.join(group)}"
             raise InvalidArgument(f"unknown command {' '.join(words[:2])}{near}")
         raise InvalidArgument(
             f"{words[0]} needs one of its commands: {', '.join(group)}; see 'suffolk {words[0]} --help'"
         )
     kind, known = ("option", ("--help", "--version")) if words[0].startswith("-") else ("command", tuple(COMMANDS))
-    raise InvalidArgument(f"unknown {kind} {words[0]}{nearest(words[0], known, least=_ALIKE)}; see 'suffolk --help'")
+    raise InvalidArgument(f"unknown {kind} {words[0]}{nearest(words[0], known)}; see 'suffolk --help'")
 
 
 def find_command(name: str) -> Command:

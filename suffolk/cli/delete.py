@@ -68,13 +68,10 @@ def run(options: Options) -> int:
         print(change_report(asdict(report), lines, Path(options.store), bool(changed), options.json))
     if report.unknown_ids:
         print("\n".join(_unknown(options.store, report.unknown_ids)), file=sys.stderr)
-    if report.documents:
-        return 0
-    print(
-        f"suffolk: {options.store}: no document matches, or all that match are deleted already; nothing was changed",
-        file=sys.stderr,
-    )
-    return 1
+    elif not report.documents:
+        text = "no document matches, or all that match are deleted already; nothing was changed"
+        print(f"suffolk: {options.store}: {text}", file=sys.stderr)
+    return 0 if report.documents else 1
 
 
 def _delete(options: Options) -> DeletionReport:

@@ -32,7 +32,7 @@ from suffolk.datastore.retriever import MAX_NODES, Retriever
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.datastore.tokenizer import node_texts, token_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
-from suffolk.serving.decoding.drafters.retrieval.limits import Length
+from suffolk.serving.decoding.drafters.retrieval.limits import Length, Limits
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
 from suffolk.serving.open_store import connect_any
@@ -122,6 +122,8 @@ def make_report(store: Retriever, options: Options) -> dict[str, Any]:
     text = (options.text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     has_text = options.text is not None or _has_tokenizer(store)
     ids = list(options.ids) if options.text is None else _encode(store, text)
+    limits = Limits(options.max_match, options.min_match, options.max_depth)  # its errors name the options
+    limits.require_within(int(store.info()["order_depth"]))
     max_nodes = options.max_nodes or max(64, 4 * options.top)
     tree = store.draft(ids, options.max_match, options.min_match, options.max_depth, min(max_nodes, MAX_NODES))
     matched = ids[len(ids) - tree.match_length :]

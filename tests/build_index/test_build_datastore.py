@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,29 @@ def test_append_replace_and_refuse(tmp_path: Path) -> None:
     assert len(list((store / "segments").iterdir())) == 1
     assert len(list(reader.documents())) == 10
     reader.close()
+
+
+class Notes(WorkProgress):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_files_that_are_added_again_are_noted(tmp_path: Path) -> None:
+    """Regression: a repeated append doubled the documents without a word."""
+    corpus = write_jsonl(tmp_path / "a.jsonl", make_texts(5))
+    options = BuildOptions(
+        corpora=(str(corpus),), output=tmp_path / "store", tokenizer=write_tokenizer(tmp_path), mode="new"
+    )
+    build(options)
+    again, changed = Notes(), Notes()
+    build(replace(options, mode="append"), again)
+    assert "added these files already" in "\n".join(again.texts)
+    write_jsonl(corpus, make_texts(6))
+    build(replace(options, mode="append"), changed)
+    assert "added these files already" not in "\n".join(changed.texts)
 
 
 class Unread(WorkProgress):

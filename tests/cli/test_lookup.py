@@ -101,8 +101,26 @@ def test_ids_of_documents_are_shown_and_taken(store: Path, tmp_path: Path, capsy
         "suffolk: no such document: nothing; an id is FILE of a text file, FILE:LINE of a record, or FILE#ID" in error
     )
     assert f"such as {store.parent}/code.jsonl#line-0" in error
+    assert error.count("\n") == 2  # a line for each id, and none that repeats them
     assert main(["delete", str(store), "--id", document, "--dry-run"]) == 0
     assert "would delete  1 document" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--min-match 20", "--min-match is 20; it must not be above --max-match, 16"),
+        (
+            "--max-match 60",
+            "--max-match 60 + --max-depth 10 is above the datastore's order depth 64; lower one of them or",
+        ),
+    ],
+)
+def test_bad_lengths_name_the_options(
+    store: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    assert main(["lookup", str(store), "return", *words.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"suffolk: {message}")
 
 
 def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

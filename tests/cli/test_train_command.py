@@ -82,7 +82,7 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
         (
             ["--set", "head_option.depth=2"],
             "early-exit",
-            "head early-exit: unknown key 'depth' (did you mean width?); the keys are layers, width",
+            "head early-exit: unknown key 'depth'; the keys are layers, width",
         ),
         (["--set", "head_option.layers=9"], "early-exit", "layers is 9; it must be 1 or more, and fewer than the 2 of"),
         ([], "medusa", "head is 'medusa'; it must be one of "),

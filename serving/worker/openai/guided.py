@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
-from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.http_body import InvalidField, shown
 from suffolk.serving.worker.openai.json_schema import schema_text
 from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.schema import GenerationBody
@@ -69,7 +69,7 @@ def _schema(field: str, value: str | Mapping[str, Any]) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidField(field, f": no JSON ({error}); give the schema as an object or its text") from None
     if not isinstance(found, dict):
-        raise InvalidField(field, f" is the JSON of a {type(found).__name__}; a schema is an object")
+        raise InvalidField(field, f" is {shown(found)}; it must be an object")
     return found
 
 
@@ -99,7 +99,7 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
         own = response_format.get("schema")
         return Grammar("json_object") if own is None else _schema_grammar(own, f"{name}.schema", False)
     if kind != "json_schema":
-        raise InvalidField("response_format.type", f" is {kind!r}; it must be text, json_object or json_schema")
+        raise InvalidField("response_format.type", f" is {shown(kind)}; it must be text, json_object or json_schema")
     wrapper = response_format.get("json_schema")
     path = f"{name}.json_schema.schema" if name == "response_format" else f"{name}.schema"
     if wrapper is None and "schema" in response_format:
@@ -108,7 +108,7 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
     check_names(path.removesuffix("schema"), wrapper, _WRAPPER)
     if not isinstance(wrapper.get("strict"), bool | None):
         raise InvalidField(
-            f"{path.removesuffix('schema')}strict", f" is {wrapper['strict']!r}; it must be true or false"
+            f"{path.removesuffix('schema')}strict", f" is {shown(wrapper['strict'])}; it must be true or false"
         )
     return _schema_grammar(wrapper.get("schema"), path, wrapper.get("strict") is True)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
-from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.http_body import InvalidField, shown
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.known_fields import check_names, meant
 from suffolk.serving.worker.openai.schema import Message
@@ -54,7 +54,7 @@ def check_message(index: int, message: Message, source: str, continues: bool) ->
 def _check_texts(path: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raise InvalidField if one of the fields ``names`` of the object at ``path`` has a value that is not a text or null."""
     if wrong := next((name for name in names if not isinstance(given.get(name), str | None)), ""):
-        raise InvalidField(f"{path}.{wrong}", f" is of type {type(given[wrong]).__name__}; give a text")
+        raise InvalidField(f"{path}.{wrong}", f" is {shown(given[wrong])}; it must be a string")
 
 
 def message_text(message: Message) -> str:
@@ -111,7 +111,7 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
             message.pop("tool_calls", None)  # Llama's template counts the calls if there is a list
             continue
         if not isinstance(calls, list):
-            raise InvalidField(f"messages[{at}].tool_calls", f" is of type {type(calls).__name__}; give a list")
+            raise InvalidField(f"messages[{at}].tool_calls", f" is {shown(calls)}; it must be an array")
         message["tool_calls"] = [_template_call(at, number, call) for number, call in enumerate(calls)]
     return found
 

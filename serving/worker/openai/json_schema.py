@@ -13,6 +13,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.sampling.grammar import RefusedGrammar
 from suffolk.serving.decoding.engine.sampling.grammar_compiler import JSON_OPTIONS
+from suffolk.serving.net.http_body import shown
 
 _OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
 """Keywords of an object that say what further properties it may have."""
@@ -57,9 +58,7 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
             raise InvalidArgument("no value fits 'not' of a schema that every value fits; leave it out")
         own = given.get("x-guidance", {})
         if not isinstance(own, dict):
-            raise InvalidArgument(
-                f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
-            )
+            raise InvalidArgument(f"x-guidance of a schema is {shown(own)}; it must be an object of options")
         given = _joined_unions(given, given)
         converted = _converted(given, frozenset(_merged(given)))
         return json.dumps({**converted, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.http_body import InvalidField, shown
 from suffolk.serving.worker.openai.content import Content, text_of
 from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.response_tools import full_name
@@ -87,7 +87,7 @@ def messages_of(instructions: str | None, given: str | Sequence[Item]) -> list[M
     items = [Item(role="user", content=given)] if isinstance(given, str) else given
     for at, item in enumerate(items):
         if item.type == "item_reference" or (item.type is None and item.id is not None and item.role is None):
-            raise InvalidField(f"input[{at}]", f" refers to item {item.id!r}; {_STORES_NO_ITEMS}")
+            raise InvalidField(f"input[{at}]", f" refers to item {shown(item.id)}; {_STORES_NO_ITEMS}")
         if item.type in (None, "message"):
             _add_message(messages, _message(f"input[{at}]", item))
         elif item.type in _CALLS:
@@ -125,7 +125,7 @@ def _add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> Non
 def _add_reasoning(messages: list[dict[str, Any]], path: str, item: Item) -> None:
     """The text of reasoning begins a message. Reasoning without text, as of OpenAI's models, is left out."""
     if not isinstance(item.content, list | None):
-        raise InvalidField(f"{path}.content", f" is of type {type(item.content).__name__}; give a list of parts")
+        raise InvalidField(f"{path}.content", f" is {shown(item.content)}; it must be an array of parts")
     texts = [part.get("text") for part in item.content or () if isinstance(part, Mapping)]
     if text := "\n".join(each for each in texts if isinstance(each, str)):
         messages.append({"role": "assistant", "reasoning_content": text})

@@ -260,7 +260,7 @@ class CompletionBody(GenerationBody):
     )
     max_tokens: Annotated[Int, Field(ge=NO_LIMIT)] | None = None
     max_completion_tokens: Annotated[Int, Field(ge=NO_LIMIT)] | None = None
-    logprobs: Int | None = None
+    logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None
     suffix: str | None = None
     best_of: Int | None = None

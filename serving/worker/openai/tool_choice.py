@@ -14,7 +14,7 @@ from typing import Any
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
-from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.http_body import InvalidField, shown
 from suffolk.serving.worker.openai.json_schema import schema_text
 from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.tool_calls import ToolCallParser
@@ -107,7 +107,7 @@ def read_tool_choice(
         if choice.get("type", "function") != "function":
             raise InvalidArgument(
                 Field("tool_choice"),
-                f".type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called",
+                f".type is {shown(choice.get('type'))}; it must be function or allowed_tools, as only functions can be called",
             )
         if not isinstance(named, Mapping):
             raise InvalidArgument(
@@ -116,7 +116,9 @@ def read_tool_choice(
         check_names("tool_choice.function.", named, ("name",))
         return named_choice(functions, named.get("name"), "tool_choice")
     if choice not in (None, "none", "auto", "required"):
-        raise InvalidArgument(Field("tool_choice"), f" is {choice!r}; it must be none, auto, required or a function")
+        raise InvalidArgument(
+            Field("tool_choice"), f" is {shown(choice)}; it must be none, auto, required or a function"
+        )
     if choice == "required" and not functions:
         raise InvalidArgument(Field("tool_choice"), " is 'required'; give tools")
     if choice == "none" or not functions:
@@ -148,7 +150,9 @@ def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, M
             (function.get("name"), function.get("parameters")) if isinstance(function, Mapping) else (None, None)
         )
         if not isinstance(function, Mapping) or not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}; it must be 1 to 128 of a-z, A-Z, 0-9, _ . -")
+            raise InvalidArgument(
+                Field(f"{field}.name"), f" is {shown(name)}; it must be 1 to 128 of a-z, A-Z, 0-9, _ . -"
+            )
         if name in functions:
             raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}, which an earlier function has; rename one")
         if schema not in (None, []) and not isinstance(schema, Mapping):
@@ -157,7 +161,9 @@ def read_functions(given: Sequence[object], paths: Sequence[str]) -> dict[str, M
             place = Field(f"{field}.parameters.type")
             raise InvalidArgument(place, f" is {schema['type']!r}; it must be object, as arguments have names")
         if not isinstance(function.get("strict"), bool | None):
-            raise InvalidArgument(Field(f"{field}.strict"), f" is {function['strict']!r}; it must be true or false")
+            raise InvalidArgument(
+                Field(f"{field}.strict"), f" is {shown(function['strict'])}; it must be true or false"
+            )
         check_names(f"{field}.", function, _FIELDS, _OTHER_NAMES)
         functions[name] = function
     return functions
@@ -170,7 +176,7 @@ def _function(path: str, tool: Mapping[str, Any]) -> object:
     check_names(f"{entry}.", tool, ("type", "function"))
     if kind != "function":
         raise InvalidArgument(
-            Field(f"{entry}.type"), f" is {kind!r}; it must be function, as only functions can be called"
+            Field(f"{entry}.type"), f" is {shown(kind)}; it must be function, as only functions can be called"
         )
     if not isinstance(function, Mapping):
         raise InvalidArgument(Field(path), " is no object; give {'name': ..., 'parameters': {...}}")
@@ -186,11 +192,11 @@ def _read_allowed(
     if mode not in ("auto", "required") or not isinstance(tools, list):
         raise InvalidArgument(Field("tool_choice"), ".allowed_tools must have mode, auto or required, and tools")
     entries = [tool.get("function") if isinstance(tool, Mapping) else None for tool in tools]
-    names = [str(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
-    if unknown := [name for name in names if name not in functions]:
+    names: list[Any] = [entry.get("name") if isinstance(entry, Mapping) else None for entry in entries]
+    if unknown := [name for name in names if not isinstance(name, str) or name not in functions]:
         raise InvalidArgument(
             Field("tool_choice"),
-            f".allowed_tools names {unknown[0]!r}; the functions of tools are {', '.join(functions) or 'none'}",
+            f".allowed_tools names {shown(unknown[0])}; the functions of tools are {', '.join(functions) or 'none'}",
         )
     return {name: functions[name] for name in names}, str(mode)
 
@@ -253,5 +259,5 @@ def read_function_call(functions: Sequence[Any], choice: str | Mapping[str, Any]
     if isinstance(choice, Mapping):
         return named_choice(found, choice.get("name"), "function_call")
     if choice not in (None, "none", "auto"):
-        raise InvalidArgument(Field("function_call"), f" is {choice!r}; it must be none, auto or {{'name': ...}}")
+        raise InvalidArgument(Field("function_call"), f" is {shown(choice)}; it must be none, auto or {{'name': ...}}")
     return ToolChoice(found, is_required=False, is_single=True) if found and choice != "none" else None

@@ -76,7 +76,7 @@ def test_the_edited_file_is_the_code_of_the_answer(answer: str, file: str) -> No
         (("--sessions", "0"), "sessions is 0; it must be 1 or more"),
         (("--lines", "500"), "no .py file has 500 lines"),
         (("--tasks", "x.jsonl"), "--tasks"),
-        (("--methods", "own"), "methods[0] is 'own' (did you mean own store?); it must be one of"),
+        (("--methods", "own"), "methods[0] is 'own'; it must be one of"),
     ],
 )
 def test_bad_settings_are_one_line(

@@ -137,7 +137,7 @@ def test_arctic_drafts_from_an_answer_that_has_ended(tmp_path: Path) -> None:
     [
         (("--samples", "0"), "samples is 0; it must be 1 or more"),
         (("--temperatures", "0"), "--temperatures is 0.0; it must be above 0 and at most 2"),
-        (("--methods", "magic"), "methods[0] is 'magic' (did you mean arctic?); it must be one of prompt-lookup"),
+        (("--methods", "magic"), "methods[0] is 'magic'; it must be one of prompt-lookup"),
         (("--methods", "hybrid,hybrid"), "methods hybrid, hybrid: one is named twice"),
     ],
 )

@@ -83,6 +83,7 @@ def test_settings_say_what_they_take() -> None:
         ("--siz 3", r"unknown option --siz \(did you mean --size\?\); see 'suffolk x --help'"),
         ("-s 3", r"unknown option -s \(did you mean --size or --set\?\); see"),
         ("--shar 3", r"unknown option --shar \(did you mean --set share=VALUE\?\)"),
+        ("--sort 3", "unknown option --sort; see 'suffolk x --help'"),  # with dashes, half of it is --set or --size
         ("--share 3", "--share is no option; give it as --set share=VALUE, or in the file of --config"),
         ("--loud --quiet", "--loud and --quiet are both given; leave one of them out"),
         ("--size", "argument --size: expected one argument; see 'suffolk x --help'"),

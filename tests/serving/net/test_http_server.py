@@ -110,6 +110,7 @@ def test_an_upload_that_stops_gets_one_answer(monkeypatch: pytest.MonkeyPatch, p
                 answer += part
     assert answer.startswith(begin)
     assert answer.count(b"HTTP/1.1") == 1
+    assert (b'"message": "the rest of the request did not come in time' in answer) == (b" 408 " in begin)
 
 
 def test_a_new_connection_takes_the_place_of_the_longest_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:

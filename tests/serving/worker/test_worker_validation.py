@@ -102,7 +102,7 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (
             asking(verification="faith"),
             INVALID,
-            "verification is 'faith' (did you mean match?); it must be one of",
+            "verification is 'faith'; it must be one of",
         ),
         (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be above 0 and at most 1"),
         (asking(delta=-0.5), INVALID, "delta is -0.5; it must be above 0 and at most 1"),

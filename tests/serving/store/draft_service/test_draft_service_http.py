@@ -87,39 +87,39 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         (b"{", "body: not JSON"),
         (b"\xff", "body: not JSON"),
         (b"[" * 100_000, "body: not JSON"),
-        (b"[1]", "body: input should be an object"),
+        (b"[1]", "body is [1]; it must be an object"),
         ({}, "contexts: give either contexts or text"),
         ({"contexts": [], "text": ""}, "contexts: give either contexts or text"),
-        ({"contexts": [1]}, "contexts[0] is 1; input should be a valid array"),
-        ({"contexts": [["a"]]}, "contexts[0][0] is 'a'; input should be a valid integer"),
-        ({"contexts": [[True]]}, "contexts[0][0] is True; input should be a valid integer"),
-        ({"contexts": [[1.0]]}, "contexts[0][0] is 1.0; input should be a valid integer"),
-        ({"contexts": [[1 << 40]]}, "contexts[0][0] is 1099511627776; input should be less than 2147483648"),
+        ({"contexts": [1]}, "contexts[0] is 1; it must be an array"),
+        ({"contexts": [["a"]]}, "contexts[0][0] is 'a'; it must be a whole number"),
+        ({"contexts": [[True]]}, "contexts[0][0] is true; it must be a whole number"),
+        ({"contexts": [[1.0]]}, "contexts[0][0] is 1.0; it must be a whole number"),
+        ({"contexts": [[1 << 40]]}, "contexts[0][0] is 1099511627776; it must be below 2147483648"),
         ({"contexts": [[40]]}, "token id 40 is not in the vocabulary of 40"),
         ({"contexts": [[]] * 257}, "contexts: the batch has 257 queries; the limit is 256; split it"),
         ({"contexts": [[1] * 4097]}, "contexts[0] has 4097 tokens; the limit is 4096"),
-        ({"contexts": [[1]], "max_nodes": 1025}, "max_nodes is 1025; input should be less than or equal to 1024"),
+        ({"contexts": [[1]], "max_nodes": 1025}, "max_nodes is 1025; it must be at most 1024"),
         (
             {"contexts": [[1]], "max_nodes": [1, 2]},
             "max_nodes has 2 entries for 1 contexts; give one, or one for each context",
         ),
         ({"contexts": [[1]], "max_nodes": [1.5]}, "max_nodes"),
         ({"contexts": [[1]] * 129, "max_nodes": 1024}, "max_nodes add up to 132096; the limit is 131072"),
-        ({"contexts": [[1]], "max_depth": 65}, "max_depth is 65; input should be less than or equal to 64"),
-        ({"contexts": [[1]], "max_match": 4097}, "max_match is 4097; input should be less than or equal to 4096"),
-        ({"contexts": [[1]], "max_match": "9"}, "max_match is '9'; input should be a valid integer"),
-        ({"contexts": [[1]], "min_match": True}, "min_match is True; input should be a valid integer"),
-        ({"contexts": [[1]], "datastore": 3}, "datastore is 3; input should be a valid string"),
+        ({"contexts": [[1]], "max_depth": 65}, "max_depth is 65; it must be at most 64"),
+        ({"contexts": [[1]], "max_match": 4097}, "max_match is 4097; it must be at most 4096"),
+        ({"contexts": [[1]], "max_match": "9"}, "max_match is '9'; it must be a whole number"),
+        ({"contexts": [[1]], "min_match": True}, "min_match is true; it must be a whole number"),
+        ({"contexts": [[1]], "datastore": 3}, "datastore is 3; it must be a string"),
         (
             {"contexts": [], "datastore": "a", "datastores": [{"name": "b"}]},
             "datastore is 'a', and datastores has names",
         ),
         (
             {"contexts": [], "datastores": [{"name": "wiki", "weight": 17}]},
-            "datastores[0].weight is 17; input should be",
+            "datastores[0].weight is 17; it must be",
         ),
         ({"contexts": [], "datastores": [{"name": "wiki"}] * 2}, "datastores: 'wiki' is named twice; name each"),
-        ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; input should be an object"),
+        ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; it must be an object"),
         (
             {"contexts": [[1]], "depth": 3},
             "depth: unknown key (did you mean max_depth?); the keys are datastore, datastores, contexts, text, group, scope",
@@ -340,7 +340,7 @@ def test_large_bodies_get_the_answers_of_small_ones(server: DraftServer) -> None
     assert ask(server, "POST", "/v1/lookup", blank + b'{"contexts": [[1]]}')[2]["matches"] == [
         {"length": 1, "count": 2}
     ]
-    for body, text in ((b"{", "body: not JSON"), (b'{"contexts": 3}', "contexts: input should be")):
+    for body, text in ((b"{", "body: not JSON"), (b'{"contexts": 3}', "contexts: it must be an array")):
         status, _, reply = ask(server, "POST", "/v1/lookup", blank + body)
         assert (status, text in reply["error"]["message"]) == (400, True)
     status, _, text = ask(server, "GET", "/metrics")

@@ -102,7 +102,7 @@ def test_a_value_that_asks_for_nothing_is_accepted(server: WorkerServer, path: s
 @pytest.mark.parametrize(
     ("fields", "param", "text"),
     [
-        ({"n": 2}, "n", "less than or equal to 1"),
+        ({"n": 2}, "n", "n is 2; it must be at most 1"),
         ({"reasoning": {"summary": "long"}}, "reasoning.summary", "'auto', 'concise' or 'detailed'"),
         ({"include": ["usage"]}, "include[0]", "is 'usage'; give one of message.output_text.logprobs, code_"),
         (
@@ -110,8 +110,12 @@ def test_a_value_that_asks_for_nothing_is_accepted(server: WorkerServer, path: s
             "stream_options.continuous_usage_stats",
             "the last event has usage",
         ),
-        ({"input": [{"type": "reasoning", "content": "a"}]}, "input[0].content", "is of type str; give a list"),
-        ({"input": [{"type": "reasoning", "summary": "a"}]}, "input[0].summary", "a valid array"),
+        (
+            {"input": [{"type": "reasoning", "content": "a"}]},
+            "input[0].content",
+            "is 'a'; it must be an array of parts",
+        ),
+        ({"input": [{"type": "reasoning", "summary": "a"}]}, "input[0].summary", "is 'a'; it must be an array"),
     ],
 )
 def test_a_wrong_value_in_a_response_is_refused(

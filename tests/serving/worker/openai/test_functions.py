@@ -88,7 +88,7 @@ def test_earlier_calls_and_their_results_reach_the_template(server: WorkerServer
 @pytest.mark.parametrize(
     ("fields", "param", "text"),
     [
-        ({"functions": [{}]}, "functions[0].name", "functions[0].name is None"),
+        ({"functions": [{}]}, "functions[0].name", "functions[0].name is null"),
         ({"functions": [{"name": "f", "parameters": 5}]}, "functions[0].parameters", "give a schema"),
         ({"functions": FUNCTIONS, "tools": TOOLS}, "functions", "older name of tools"),
         ({"functions": FUNCTIONS, "function_call": "required"}, "function_call", "none, auto or"),

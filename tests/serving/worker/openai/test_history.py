@@ -27,10 +27,10 @@ USER = {"role": "user", "content": "a"}
         ({"role": "assistant", "contnet": "a"}, "messages[2].contnet: unknown field; did you mean content?"),
         (USER | {"images": ["aGk="]}, "messages[2].images: the model takes text alone; leave this field out"),
         ({"role": "assistant", "content": None, "audio": {"id": "a"}}, "messages[2].audio: the model takes text alone"),
-        (USER | {"name": 5}, "messages[2].name is of type int; give a text"),
-        (USER | {"reasoning": ["a"]}, "messages[2].reasoning is of type list; give a text"),
-        ({"role": "assistant", "refusal": False}, "messages[2].refusal is of type bool; give a text"),
-        ({"role": "tool", "content": "a", "tool_call_id": 5}, "messages[2].tool_call_id is of type int; give a text"),
+        (USER | {"name": 5}, "messages[2].name is 5; it must be a string"),
+        (USER | {"reasoning": ["a"]}, 'messages[2].reasoning is ["a"]; it must be a string'),
+        ({"role": "assistant", "refusal": False}, "messages[2].refusal is false; it must be a string"),
+        ({"role": "tool", "content": "a", "tool_call_id": 5}, "messages[2].tool_call_id is 5; it must be a string"),
     ],
 )
 def test_what_the_model_would_not_know_is_refused(message: dict[str, Any], error: str) -> None:
@@ -49,7 +49,7 @@ def test_a_template_may_know_more(message: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["id", "type"])
 def test_a_call_with_a_value_of_a_wrong_type_is_named(name: str) -> None:
     calls = [{"function": {"name": "f"}}, {"function": {"name": "f"}, name: 5}]
-    with pytest.raises(InvalidField, match=rf"^messages\[0\]\.tool_calls\[1\]\.{name} is of type int; give a text$"):
+    with pytest.raises(InvalidField, match=rf"^messages\[0\]\.tool_calls\[1\]\.{name} is 5; it must be a string$"):
         template_messages([{"role": "assistant", "tool_calls": calls}])
 
 

@@ -115,8 +115,12 @@ def test_the_tables_agree() -> None:
         ({"suffolk": {"remembr": False}}, "suffolk.remembr", "unknown key; the keys are drafter, max_nodes,"),
         ({"suffolk": {"group": ""}}, "suffolk.group", "group has 0 characters"),
         # values that may have several types
-        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "a valid string or a valid array"),
-        ({"tool_choice": 5}, "tool_choice", "is 5; input should be a valid string or an object"),
+        (
+            {"messages": [{"role": "user", "content": 5}]},
+            "messages[0].content",
+            "is 5; it must be a string or an array",
+        ),
+        ({"tool_choice": 5}, "tool_choice", "is 5; it must be a string or an object"),
     ],
 )
 def test_what_would_be_dropped_is_refused(server: WorkerServer, fields: dict[str, Any], param: str, text: str) -> None:
@@ -128,11 +132,11 @@ def test_what_would_be_dropped_is_refused(server: WorkerServer, fields: dict[str
 @pytest.mark.parametrize(
     ("prompt", "text"),
     [
-        (["a", None], "prompt[1]: input should be a valid string"),
-        ([[1], "a"], "prompt[1] is 'a'; input should be a valid array"),
-        ([[1], [2, "a"]], "prompt[1][1] is 'a'; input should be a valid integer"),
-        ([True], "prompt[0] is True; input should be a valid integer or a valid string or a valid array"),
-        ([-1], "prompt[0] is -1; input should be greater than or equal to 0"),
+        (["a", None], "prompt[1] is null; it must be a string"),
+        ([[1], "a"], "prompt[1] is 'a'; it must be an array"),
+        ([[1], [2, "a"]], "prompt[1][1] is 'a'; it must be a whole number"),
+        ([True], "prompt[0] is true; it must be a whole number or a string or an array"),
+        ([-1], "prompt[0] is -1; it must be at least 0"),
     ],
 )
 def test_the_first_wrong_item_of_a_list_is_named(server: WorkerServer, prompt: Any, text: str) -> None:

@@ -262,7 +262,7 @@ def test_patterns_with_escaped_marks_are_enforced(target: Target) -> None:
     ("response_format", "message"),
     [
         ({"type": "xml"}, "response_format.type is 'xml'; it must be text, json_object or json_schema"),
-        ({}, "response_format.type is None"),
+        ({}, "response_format.type is null"),
         ({"type": "json_schema"}, "response_format.json_schema.schema: give the schema"),
         (
             {"type": "json_schema", "json_schema": {"schema": [1]}},
@@ -270,7 +270,7 @@ def test_patterns_with_escaped_marks_are_enforced(target: Target) -> None:
         ),
         (
             {"type": "json_schema", "json_schema": {"schema": {"x-guidance": 5}}},
-            "x-guidance of a schema is of type int; it must be an object",
+            "x-guidance of a schema is 5; it must be an object",
         ),
     ],
 )

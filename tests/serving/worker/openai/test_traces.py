@@ -178,7 +178,7 @@ def test_a_draft_service_names_documents_if_its_operator_lets_it(
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({"tokens": []}, "tokens: list should have at least 1 item"),
+        ({"tokens": []}, "tokens is []; it must be an array with entries"),
         ({"tokens": [1 << 40]}, "tokens[0] is 1099511627776"),
         ({"tokens": [-1]}, "tokens[0] is -1"),
         ({"tokens": [1], "limit": 21}, "limit is 21"),

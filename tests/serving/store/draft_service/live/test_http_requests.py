@@ -102,5 +102,5 @@ def test_whole_floats_are_integers(server: DraftServer) -> None:
     status, _, reply = ask(server, "POST", "/v1/draft", asked | {"max_nodes": 5.5})
     assert (status, reply["error"]["message"]) == (
         400,
-        "max_nodes is 5.5; input should be a valid integer or a valid array",
+        "max_nodes is 5.5; it must be a whole number or an array",
     )
