@@ -95,7 +95,8 @@ LevelQueries = Generator[LevelQuery, LevelReply, DraftSegment]
 
 
 class RoundPolicy:
-    """Compares the expected tokens of a further round with its time. Learns both while decoding. Not thread-safe."""
+    """Compares the expected tokens of a further round with its time. In a round, the top level verifies a draft of the level below.
+    The policy learns tokens and times while decoding. Not thread-safe."""
 
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: costs of the passes, for each level that is a model."""

@@ -45,7 +45,7 @@ _RETRIEVAL = "retrieval"
 
 
 class _FirstNodes(NamedTuple):
-    """The first nodes of one source's merged trees of a request, and the sum of their unscaled scores."""
+    """The nodes of depth 1 of one source's merged trees for a request, and the sum of their unscaled scores."""
 
     drafts: _native.Drafts
     place: int
@@ -83,7 +83,7 @@ class HybridDrafter:
         Args:
             sources: retrieval sources.
             models: neural drafters. A retrieval source among them (token recycling) counts as a source.
-            calibration: the calibrators of neural drafters beside other sources.
+            calibration: holds the calibrators of the neural drafters in this hybrid.
             vocab_size: the target's. A neural draft with other ids is a failed draft.
         """
         known = calibration or Calibration()
