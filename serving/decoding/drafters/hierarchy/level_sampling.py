@@ -5,7 +5,7 @@ samples. So the chain holds exactly the tokens that the level samples without a 
 
 With ``rejection``, each level does speculative sampling of the chain below. Its output then has the level's own distribution
 (theorem 2.1 of "Fast Inference via Hierarchical Speculative Decoding"). Each level has its own random stream and uses each number
-once, because a position that is sampled again after a rejection must not depend on the rejected token.
+once. So a position that is sampled again after a rejection does not depend on the rejected token.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ _NO_NODES: dict[str, _FirstNodes] = {}
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    Each source and each neural drafter has a gate (``GatedSource``, ``GatedDrafter``). It runs if the tokens that it is
-    expected to add to the earlier drafts save more time than it takes. The trees are merged into a trie. The nodes with the
+    Each source and each neural drafter has a gate (``GatedSource``, ``GatedDrafter``). The gate opens if the tokens that the draft
+    is expected to add to earlier drafts save more time than the draft takes. The trees are merged into a trie. The nodes with the
     highest scores are kept.
 
     Attributes:

@@ -32,7 +32,7 @@ class DraftOptions:
         remember: whether the text may be used for other requests, and kept after the request ends. If False, the text is not
             recorded, and drafters do not learn its tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
-            for no group. If the text is remembered, it is added to this group.
+            for no group. A worker that appends answers to a live datastore adds this request's answer to the group.
         trace: whether each step carries a ``StepTrace``.
 
     Raises:

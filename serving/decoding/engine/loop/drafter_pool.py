@@ -107,7 +107,7 @@ class DrafterPool:
             found, after = self._propose(name, [requests[at] for at in members], queries, before)
             seconds = time.perf_counter() - begin
             retrieval, models, prefill = seconds, 0.0, 0.0
-            with suppress(*USER_CODE_ERRORS):  # counters that are no numbers
+            with suppress(*USER_CODE_ERRORS):  # a counter may be no number
                 retrieval, models, prefill = split_seconds(before, after, seconds)
             using = max(1, sum(each.budget.model_seconds > 0 for each in queries))
             for at, proposal, query in zip(members, found, queries, strict=True):

@@ -72,7 +72,7 @@ class Slots:
 
         Args:
             running: the other running requests.
-            reads_all: whether the request needs the pass over its whole prompt.
+            reads_all: whether the request needs passes over its whole prompt. Then it takes no rows over.
         """
         prompt = request.tokens[: request.length - 1]  # the last token is always read, for its logits
         source, shared = None, 0

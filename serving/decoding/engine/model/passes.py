@@ -282,7 +282,7 @@ class _CachedRows:
 
 
 def _show_progress(name: str, sizes: Sequence[int]) -> Iterable[int]:
-    """``sizes``, one by one; a bar on standard error, if that is a terminal, counts them."""
+    """``sizes``, one by one. A progress bar counts them if standard error is a terminal."""
     console = Console(stderr=True)
     return track(sizes, f"{name}: capturing passes", console=console, disable=not console.is_terminal, transient=True)
 

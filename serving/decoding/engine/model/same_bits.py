@@ -154,8 +154,8 @@ def _suspect(target: LanguageModel) -> str:
 class EvenActivation(torch.nn.Module):
     """Computes ``function``, a module that maps each number by itself. A result does not depend on the other numbers.
 
-    torch divides the input among threads. It computes each part by vectors, but the end of a part number by number. The two ways
-    may differ in the last bit. So the input is padded until all parts consist of whole vectors.
+    torch divides the input among threads. It computes a part in vectors of numbers, but the last numbers of a part one by one. The
+    two ways may differ in the last bit. So the input is padded until all parts consist of whole vectors.
     """
 
     def __init__(self, function: torch.nn.Module) -> None:

@@ -155,7 +155,7 @@ def find_places(
     slots: Sequence[int],
     layouts: Sequence[TreeLayout],
 ) -> Places:
-    """The places of ``layouts`` after the ``lengths`` kept tokens of their ``slots`` of ``capacity`` rows each.
+    """The places of the rows of ``layouts``. Each slot has ``capacity`` cache rows and keeps as many tokens as ``lengths`` says.
 
     Raises:
         Internal: the rows of a layout do not fit its slot.

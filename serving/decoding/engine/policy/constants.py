@@ -8,7 +8,7 @@ REFILL = 0.01
 START = 6.0
 """Tokens in a new budget. They suffice to try some sizes of trees, and to see what is accepted, even if a row is expensive."""
 RESUME = 0.3
-"""Tokens that a paused budget needs, beside the cost of a small tree, before drafting resumes. They pay for cheap drafts."""
+"""Tokens that a paused budget needs, beside the cost of a small tree, before drafting resumes. With fewer, lookups use them up."""
 MOST_SAVED = 40.0
 """The most tokens in a budget. Each open request may overdraw it by half of this. So old gains and losses do not add up."""
 STAKE = 0.25
@@ -16,7 +16,7 @@ STAKE = 0.25
 LEAST_STAKE = 0.12
 """Tokens that a request may risk in a pass even if the budget is empty: enough for a second row."""
 DRAFT_STAKE = 0.75
-"""Tokens of model time that a draft may take besides the stake. One pass of a draft model takes about half a token."""
+"""Tokens of model time that a draft may take in addition to ``STAKE``. One pass of a draft model takes about half a token."""
 GIFT = 0.05
 """Share of the gains of retrieval that goes to the budget of models, to pay for trials of models."""
 INSTALMENT = 0.03

@@ -96,7 +96,7 @@ class Planner:
         """Cut the draft trees: set how many nodes of each candidate to verify.
 
         Chooses the best nodes of all requests together. Their number is the one that gives the most expected tokens per second,
-        and may be 0. If the pass also reads prompts, the nodes are compared with the token rate of a pass without prompts.
+        and may be 0. If the pass also reads prompts, a further second must give as many tokens as in the best pass without prompts.
 
         Args:
             candidates: the drafts. The method sets their ``verified``.

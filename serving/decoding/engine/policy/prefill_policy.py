@@ -42,7 +42,7 @@ class PrefillPolicy:
         self._steps[request_id] += 1
         if budget.idle < 1.0 and self._steps[request_id] <= PRIOR_WEIGHT:
             return False  # observe only the other sources in the first steps
-        left = min(room, self._length.value)  # the rest of a text is assumed not to depend on its length
+        left = min(room, self._length.value)  # assumed to be the same, however many tokens were generated
         pays = share * left * budget.token_seconds >= PREFILL_MARGIN * seconds
         if not pays and request_id not in self._reads:
             self.refused += 1

@@ -178,8 +178,8 @@ class Penalties:
     """The penalties of one request on tokens that occurred before. Not thread-safe.
 
     Repetition counts prompt and generated text; presence and frequency count only generated text.
-    Committed tokens are counted once; drafted tokens count on their own rows only. Only the columns of tokens that occur are
-    changed.
+    Committed tokens count for all rows, and drafted tokens only for the rows after them. Only the columns of tokens that occur
+    are changed.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:
