@@ -8,7 +8,7 @@ REFILL = 0.01
 START = 6.0
 """Tokens in a new budget. They suffice to try some sizes of trees, and to see what is accepted, even if a row is expensive."""
 RESUME = 0.3
-"""Tokens that a paused budget needs, beside the cost of a small tree, before drafting resumes. With fewer, lookups use them up."""
+"""Tokens, beside the cost of a small tree, with which a paused budget resumes drafting. Lookups alone would use up fewer tokens."""
 MOST_SAVED = 40.0
 """The most tokens in a budget. Each open request may overdraw it by half of this. So old gains and losses do not add up."""
 STAKE = 0.25
