@@ -47,8 +47,8 @@ struct Judgement {
   std::vector<double> likely;        // for each request, the expected tokens of the best tree: the sum of its scaled scores of at least `least`
 };
 
-// A scaled score is the score times the request's entry of `factors`. REQUIRES: each span has an entry for each request of
-// `drafts`. Throws the errors of `merge`.
+// Judges the trees of one source. A scaled score is the score times the request's entry of `factors`. REQUIRES: each span has an
+// entry for each request of `drafts`. Throws the errors of `merge`.
 Judgement judge(const Drafts& drafts, std::span<const std::size_t> max_nodes, std::span<const float> factors, std::span<const float> least);
 
 }  // namespace suffolk::drafting

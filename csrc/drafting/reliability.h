@@ -14,7 +14,7 @@ namespace suffolk::drafting {
 class Reliability {
  public:
   static constexpr std::size_t kBins = 10;
-  // Rows: the sum of predictions, the sum of outcomes, and the number, by bin.
+  // Rows: the sum of predictions, the sum of outcomes, and the number of predictions, by bin.
   using Sums = std::array<std::array<double, kBins>, 3>;
 
   explicit Reliability(double decay) : decay_(decay) {}

@@ -1,5 +1,5 @@
-// A product for one set of instructions and one element type, as a table of functions. skinny_gemm.cc chooses the table and divides
-// the work.
+// The product of skinny_gemm.h for one set of instructions and one element type, as a table of functions. skinny_gemm.cc chooses the
+// table and divides the work.
 #pragma once
 
 #include <cstddef>

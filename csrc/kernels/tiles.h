@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t kPanelOutputs = 12;  // outputs whose weights are read together; a multiple of every tile's outputs
 constexpr std::size_t kBlockInputs = 768;  // 6 rows of this many inputs take 18 KiB, and stay in the L1 cache
-constexpr std::size_t kStreamedRows = 2;   // with more rows, inputs are cut into blocks; long streams of weights are read faster
+constexpr std::size_t kStreamedRows = 2;   // up to this many rows, inputs are not cut into blocks, as long streams are read faster
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kMostRows = 64;  // the most rows at a time: their partial sums and inputs fit the caches
 

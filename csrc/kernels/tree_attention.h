@@ -22,7 +22,7 @@ struct AttentionSpan {
   std::int64_t rows;    // number of rows
   std::int64_t first;   // cache row of position 0; the cached tokens lie in consecutive rows from here on
   std::int64_t cached;  // number of cached tokens before the span
-  std::int64_t chain;   // 1: row i is at position cached + i, and its cache row is the next one; 0: `ancestors` has the path of each row
+  std::int64_t chain;   // 1: row i is at position cached + i, in cache row first + cached + i; 0: `ancestors` has the path of each row
 };
 
 // A layer's attention in one pass. Pointers to elements are aligned for their type. No operand overlaps `out`.

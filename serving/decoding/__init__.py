@@ -1,4 +1,4 @@
-"""Generates the text of a model. Drafters propose tokens, and the model verifies them.
+"""Generates the text of a model, called the target. Drafters propose tokens, and the target verifies them.
 
 ``engine`` has the loop, the policy that decides what is drafted, sampling and the model's passes. ``drafters`` has the sources of
 drafts: retrieval, neural heads, and drafters that merge others. ``replay`` measures drafters on recorded texts, without a model.

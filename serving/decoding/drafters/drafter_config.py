@@ -27,7 +27,7 @@ class DrafterConfig:
     options: Mapping[str, Any]
 
     def __init__(self, *names: str, dtype: str = "auto", **options: Any) -> None:
-        """Options with the values None, False or empty are ignored.
+        """Options whose value is None, False or an empty list are ignored.
 
         Raises:
             InvalidArgument: a drafter or an option is unknown, or the value of a repeatable option is not a list.

@@ -133,10 +133,7 @@ def _turns(conversation: Conversation | None) -> Sequence[Exchange]:
 
 
 def _config_vocab_size(model: str | Path) -> int:
-    """Vocabulary size of the model in the tokenizer's folder; 0 if unknown.
-
-    A model may have more ids than its tokenizer.
-    """
+    """Vocabulary size of the model in the tokenizer's folder; 0 if unknown. A model may have more ids than its tokenizer."""
     path = model_file(model, "config.json")
     try:
         config = {} if path is None else json.loads(path.read_text(encoding="utf-8-sig"))

@@ -102,7 +102,7 @@ class RecordedStates:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Result of the target pass over the tokens ``begin`` to ``end``, with the logits of the last ones."""
+    """Result of the target pass over the tokens ``begin`` to ``end``, with the logits of all of them, or of the last one."""
 
     begin: int
     end: int

@@ -154,10 +154,7 @@ class Replayer:
         state.result.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
 
     def _advance(self, state: _ReplayState) -> float:
-        """Pass the target's states of the text so far to the drafter.
-
-        Returns the seconds that the drafter spent learning.
-        """
+        """Pass the target's states of the text so far to the drafter. Returns the seconds that the drafter spent learning."""
         if self._states is None:
             return 0.0
         return self._states.advance(state.number, state.length, not self._planner.is_paused(state.number))

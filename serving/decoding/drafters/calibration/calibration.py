@@ -12,7 +12,7 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator,
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence, Reliability
 
 TEXT, NETWORK = "text", "network"
-"""Kinds of sources. A text source has a ``Calibrator``, and a neural drafter has a ``Confidence``."""
+"""Kinds of sources. A text source has a ``Calibrator``. A neural drafter or token recycling has a ``Confidence``."""
 
 
 class Learner(Protocol):

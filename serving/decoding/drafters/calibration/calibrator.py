@@ -16,7 +16,8 @@ from suffolk.serving.decoding.drafters.calibration.confidence import Reliability
 class Prior:
     """Coefficients of the prior log-odds of acceptance.
 
-    They are linear in log(match length), log-odds of the share, log(parent's count) and log(depth).
+    They are linear in log(match length), log-odds of the share (the node's count divided by its parent's), log(parent's count) and
+    log(depth).
     """
 
     constant: float
@@ -27,7 +28,7 @@ class Prior:
 
 
 class Calibrator:
-    """P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
+    """P(node accepted | parent accepted) by match length, share, parent's count and depth, for one source. Not thread-safe.
 
     The prior of a fine table is a coarse table of match length and share. The prior of the coarse table is a ``Prior``. Evidence
     decays by the factor ``decay`` per observed tree.

@@ -86,14 +86,14 @@ class Reliability:
 Floats = npt.NDArray[np.float64]
 
 CHAIN_PRIOR = 0.6
-"""Prior of every token of a sampled chain. It is constant, because scores of a chain must not depend on the sampled tokens."""
+"""Prior acceptance probability of every token of a sampled chain. It is constant, because scores must not depend on the tokens."""
 _EDGES = np.array([0.003, 0.01, 0.03, 0.07, 0.15, 0.25, 0.4, 0.55, 0.7, 0.82, 0.9, 0.95, 0.98, 0.995])
 _DEPTHS = np.array([2, 3, 5])
 _STRENGTH = 20.0
 """Strength of the drafter's own probability as a prior, in observations."""
 _LIKELY = 4
 _MIDDLES = (np.append(_EDGES, 1.0)[_LIKELY:] + _EDGES[_LIKELY - 1 :]) / 2
-"""Midpoints of the bins from 0.07 on. Their hit rate scales the drafter's probabilities."""
+"""Midpoints of the bins from 0.07 on. The hit rate in these bins scales the drafter's probabilities."""
 _BELIEF = 4.0
 """Strength of the prior that the drafter's probabilities are right, in tokens."""
 _DECAY = 0.999

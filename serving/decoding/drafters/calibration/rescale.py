@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-3
 """Tolerance: scores are in single precision."""
 BREADTH, ENOUGH = 4, 64
-"""BREADTH nodes are looked up for each node that may be proposed, but this factor gives at most ENOUGH nodes."""
+"""For noise reweighting, BREADTH times as many nodes are looked up as may be proposed. This factor adds nodes only up to ENOUGH."""
 
 
 def rescale(confidence: Confidence, request: DraftRequest, tree: DraftTree) -> DraftTree:

@@ -50,7 +50,7 @@ EMPTY_SEGMENT = DraftSegment((), np.empty(0, np.float64))
 
 @dataclass(frozen=True, slots=True)
 class LevelQuery:
-    """The next query of one request, to level number ``level``.
+    """The next query of one request, to level number ``level``. ``draft``: the tokens that the level below drafted.
 
     A model returns the logits after ``path`` and after each token of ``draft``. Retrieval returns up to ``count`` tokens after
     ``path``.

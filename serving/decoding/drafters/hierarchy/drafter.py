@@ -29,7 +29,7 @@ from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
 Waiting = tuple[StackState, LevelQueries, LevelQuery]
-"""A request, its recursion, and the query that the recursion waits for."""
+"""A request, its recursion (a generator of ``Recursion.draft``), and the query whose reply the recursion waits for."""
 
 
 class LevelBatcher:

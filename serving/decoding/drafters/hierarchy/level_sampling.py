@@ -4,8 +4,8 @@ With verification ``match``, a level samples with the target's seeded noise, and
 samples. So the chain holds exactly the tokens that the level samples without a draft.
 
 With ``rejection``, each level does speculative sampling of the chain below. Its output then has the level's own distribution
-(theorem 2.1 of the paper). Each level has its own random stream and uses each number once. A position that is sampled again after a
-rejection must not depend on the rejected token.
+(theorem 2.1 of "Fast Inference via Hierarchical Speculative Decoding"). Each level has its own random stream and uses each number
+once. So a position that is sampled again after a rejection does not depend on the rejected token.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def match_draft(
 ) -> DraftSegment:
     """The level's samples while ``draft`` equals them, and one more sample.
 
-    ``logits``: float[draft + 1, vocab]. The result's ``draft_probs`` are probabilities by noisy scores.
+    ``logits``: float[draft + 1, vocab]. The result's ``draft_probs`` are the softmax of the noisy scores.
     """
     found = noisy_scores(sampler, request, _paths(path, draft.tokens), logits)
     best = found.max(-1)

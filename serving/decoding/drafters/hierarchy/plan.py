@@ -22,7 +22,7 @@ from suffolk.serving.decoding.drafters.hierarchy.rounds import (
 )
 
 DEPTH = 15
-"""The paper's bound of draft lengths."""
+"""The bound of draft lengths in "Fast Inference via Hierarchical Speculative Decoding", below called the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,8 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     """The best hierarchy of 1 level (the target alone), of 2 levels, and so on, while more levels can help. Thread-safe.
 
     The objective is seconds per token if each level drafts exactly its length. Let V_n(i, t) be the fewest seconds for t tokens of
-    level i with n - 1 levels below it. The level drafts alone, or verifies rounds of l tokens of an earlier level k:
+    level i with n - 1 levels below it. The level drafts alone, or verifies rounds of l tokens of an earlier level k. Then level i
+    needs gamma rounds (``rounds.expected_rounds``):
 
         V_1(i, t) = draft_i(t)
         V_n(i, t) = min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V_(n-1)(k, l))

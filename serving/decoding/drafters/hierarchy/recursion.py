@@ -95,7 +95,8 @@ LevelQueries = Generator[LevelQuery, LevelReply, DraftSegment]
 
 
 class RoundPolicy:
-    """Compares the expected tokens of a further round with its time. Learns both while decoding. Not thread-safe."""
+    """Compares the expected tokens of a further round with its time. In a round, the top level verifies a draft of the level below.
+    The policy learns tokens and times while decoding. Not thread-safe."""
 
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: costs of the passes, for each level that is a model."""
@@ -137,7 +138,7 @@ class RoundPolicy:
 
 
 class StackState:
-    """A request, from its first draft on. Not thread-safe.
+    """The state of a request, from its first draft on. Not thread-safe.
 
     Attributes:
         slot: its slot in the caches of all levels.
@@ -195,7 +196,7 @@ class Recursion:
         return (yield from self._draft_level(state, len(self._levels) - 1, ()))
 
     def _draft_level(self, state: StackState, at: int, path: Path) -> LevelQueries:
-        """The draft of level ``at`` after ``path``: its ``tokens`` or more; fewer if the text ends or a pass is not made."""
+        """The draft of level ``at`` after ``path``: ``level.tokens`` or more; fewer if the text ends or a pass is not made."""
         level, room = self._levels[at], state.room - len(path)
         if isinstance(level, RetrievalLevel):
             retrieved = yield LevelQuery(at, path, count=min(level.tokens, room))

@@ -45,7 +45,7 @@ _RETRIEVAL = "retrieval"
 
 
 class _FirstNodes(NamedTuple):
-    """The first nodes of one source's merged trees of a request, and the sum of their unscaled scores."""
+    """The nodes of depth 1 of one source's merged trees for a request, and the sum of their unscaled scores."""
 
     drafts: _native.Drafts
     place: int
@@ -58,8 +58,8 @@ _NO_NODES: dict[str, _FirstNodes] = {}
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    Each source and each neural drafter has a gate (``GatedSource``, ``GatedDrafter``). It runs if the tokens that it is
-    expected to add to the earlier drafts save more time than it takes. The trees are merged into a trie. The nodes with the
+    Each source and each neural drafter has a gate (``GatedSource``, ``GatedDrafter``). The gate opens if the tokens that the draft
+    is expected to add to earlier drafts save more time than the draft takes. The trees are merged into a trie. The nodes with the
     highest scores are kept.
 
     Attributes:
@@ -83,7 +83,7 @@ class HybridDrafter:
         Args:
             sources: retrieval sources.
             models: neural drafters. A retrieval source among them (token recycling) counts as a source.
-            calibration: the calibrators of neural drafters beside other sources.
+            calibration: holds the calibrators of the neural drafters in this hybrid.
             vocab_size: the target's. A neural draft with other ids is a failed draft.
         """
         known = calibration or Calibration()

@@ -61,8 +61,8 @@ class GatedDrafter:
     def __init__(self, drafter: Drafter, confidence: Confidence, vocab_size: int = ANY_TOKEN) -> None:
         """Owns ``drafter``: ``close`` closes it.
 
-        ``confidence`` calibrates its scores beside other sources. ``vocab_size`` is the target's. A tree with other ids is a
-        failed draft.
+        ``confidence`` calibrates its scores in the hybrid. ``vocab_size`` is the target's. A tree with other ids is a failed
+        draft.
         """
         self.drafter = drafter
         self.name = drafter.name
@@ -175,10 +175,7 @@ class GatedDrafter:
         return None
 
     def _prefill(self) -> float:
-        """Seconds of the drafter's prefill so far.
-
-        They do not count for one draft, because later drafts use the prefill too.
-        """
+        """Seconds of the drafter's prefill so far. No single draft is charged for them, because later drafts use the prefill."""
         with self.failures.guard():
             self._prefill_seconds = float(self.drafter.stats().get("prefill_seconds", 0.0))
         return self._prefill_seconds
@@ -231,7 +228,7 @@ class GatedSource:
         return prefetches(self._prefetching)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """See ``PrefetchingDrafter``. Only requests for which the source drafts count."""
+        """See ``PrefetchingDrafter``. Leaves out requests for which the source did not draft in this step."""
         drafted = [at for at, each in enumerate(requests) if each.request_id in self._drafts]
         if drafted and self._prefetching is not None:
             self._prefetching.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
@@ -239,7 +236,7 @@ class GatedSource:
     def observe(self, generated: Generated, drafted: dict[int, int]) -> None:
         """Learn how many tokens the source added, and call the source's ``observe``.
 
-        ``drafted``: by request, how many generated tokens the sources so far drafted. This call includes the source's own draft.
+        ``drafted``: by request, how many of the generated tokens earlier sources drafted. This call adds the source's own draft.
         """
         self.source.observe(generated)
         found = [(each, *self._drafts.pop(each)) for each in generated if each in self._drafts]

@@ -34,8 +34,8 @@ def needs_distributions(settings: SamplingSettings) -> bool:
 def drafter_sampler(settings: SamplingSettings, vocab_size: int, device: torch.device) -> Sampler:
     """A sampler for a drafter with ``vocab_size`` token ids.
 
-    It omits the user's own functions and the grammar, which apply to the target only. It also omits bad words with ids outside
-    ``vocab_size``.
+    It omits the user's own functions and the grammar, which apply to the target only. It also omits bad words and logit biases
+    with ids outside ``vocab_size``.
     """
     words = tuple(word for word in settings.bad_words if max(word) < vocab_size)
     biases = tuple((token, value) for token, value in settings.logit_bias if token < vocab_size)

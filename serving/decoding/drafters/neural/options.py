@@ -22,7 +22,7 @@ def take_draft_model(entry: DrafterEntry, options: Options) -> Options | None:
 
 
 def take_head(entry: DrafterEntry, options: Options) -> Options | None:
-    """The options of ``entry``, with the head folder of its kind. Raises the errors of ``kind_of``, and InvalidArgument if there
+    """The options of ``entry``, with the folder of a head for it. Raises the errors of ``kind_of``, and InvalidArgument if there
     are two."""
     given = dict(entry.given(options) or {})
     heads = [folder for folder in given.pop("head", ()) if kind_of(folder) == entry.name]

@@ -44,16 +44,17 @@ Calibration compares their drafts.
 """
 _Contexts = list[list[Ids]]  # of each request
 _GROUP = "group"
-"""The name of the group's documents, as a scope and as a part of the calibration."""
+"""The scope (``ContextQuery``) of the documents of a request's group, and the name of this part in the calibration."""
 
 
 class DatastoreDrafter(RetrievalSource):
     """Makes one ``find_drafts`` call for all requests of a step that search the same datastores.
 
-    The limits of a draft service may divide the call.
+    A call with too many contexts for a draft service is divided (``MAX_BATCH``).
 
-    In a local datastore, a second call searches the groups of the requests. Texts repeat the documents of their group more often,
-    so the group's trees have calibrators of their own. A remote datastore searches both in one call, because a call takes time.
+    In a local datastore, a second call searches only the groups of the requests. Texts repeat the documents of their group more
+    often, so the trees of a group have calibrators of their own. In a remote datastore, one call searches all documents, because
+    a call takes time.
 
     A failed call gives no drafts. Failures are counted by reason, and the first of each reason is logged. Not
     thread-safe.
@@ -121,7 +122,7 @@ class DatastoreDrafter(RetrievalSource):
             not self._always_prefetches
             and self._wait_policy.should_wait(sum(each.budget.token_seconds for each in requests))
         )
-        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # if possible, one call for all
         ends = (self._end(request, NO_TOKENS) for request in requests)
         endings = [[end[-length:] for length in lengths] for end in ends]
         self._scorer.begin(requests)

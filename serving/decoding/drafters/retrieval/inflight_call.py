@@ -46,7 +46,7 @@ class WaitPolicy:
         self._seconds: deque[float] = deque(maxlen=_CALLS)
         self._stalled = False
         self._expected, self._share = Estimate(_EXPECTED), Estimate(_SHARE)
-        self._saved = 0.0  # plain tokens, saved for the next trial
+        self._saved = 0.0  # in passes of the target, for the next trial
 
     def should_wait(self, pass_seconds: float) -> bool:
         """Whether to wait in this step. ``pass_seconds``: the time of the target's plain pass; 0 if unknown."""
@@ -84,7 +84,7 @@ class WaitPolicy:
 
 
 _MOST_ENDS = 6
-"""The most ends to predict."""
+"""The most ends that ``likely_ends`` predicts."""
 _LEAST = 0.02
 """The least probability of a predicted end."""
 
@@ -139,6 +139,7 @@ def _path(tree: DraftTree, node: int) -> Ids:
 
 
 _TIMES = 8
+"""The most durations of calls that are kept."""
 Query = tuple[Ids, str | None]
 """A context and its group."""
 

@@ -31,7 +31,8 @@ SOURCE = source_bits("token-recycling")
 ENDS = 1 << 18
 """The most endings to store, in 21 MB. Each token of an answer adds about four."""
 LOOKED_UP = 64
-"""Least nodes to look up. A merge also uses the probabilities of tokens that other sources propose, so a larger tree helps."""
+"""Least nodes to look up. A hybrid also uses this tree's scores of nodes that other sources propose, so a larger tree
+helps."""
 
 
 def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:

@@ -15,7 +15,8 @@ from suffolk.serving.decoding.drafters.training.documents import TrainingDocumen
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 
 AHEAD = 2
-"""First tokens of a window, which no draft predicts. A draft begins after a token with hidden states and the next token."""
+"""First tokens of a window, which no draft of ReDrafter or EAGLE predicts: a token with hidden states, and the next token, which
+the head reads. A draft of an early exit begins one token earlier."""
 
 _MOST_REASONS = 3
 _ADVICE = {

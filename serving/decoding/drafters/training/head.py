@@ -19,7 +19,8 @@ class Batch:
         counted: bool[windows, n], whether the loss of each token counts: true in answers, false in prompts and padding.
         features: float[windows, n, layers, width], the target's hidden states for the head. The state of token i depends on
             tokens 0..i.
-        begun: bool[windows, n], the hidden states after which a draft begins; None for all. Other drafts need no logits.
+        begun: bool[windows, n], the hidden states after which a draft begins; None for all. The other hidden states need
+            no logits.
     """
 
     tokens: torch.Tensor

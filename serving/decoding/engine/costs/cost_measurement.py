@@ -26,7 +26,7 @@ _WARM_UPS = 6
 
 
 def measure(target: Target, slots: int = 1, budget: float | None = None, passes: str = "auto") -> CostModel:
-    """Measure up to a dozen points with up to ``slots`` requests, each at least twice, for ``budget`` seconds.
+    """Measure up to a dozen points with one request, or with ``slots`` (at most 16), each at least twice, for ``budget`` seconds.
 
     The default of ``budget`` is ``QUICK_SECONDS``. If two rounds take more than four times the budget, only the first points are
     measured, at least three.
@@ -79,7 +79,7 @@ def fastest(
     Args:
         time_pass: makes a pass at a point, and returns its seconds.
         rounds: passes at each point; None for as many as ``budget`` allows.
-        budget: seconds. If two rounds take more than four times as long, only the first points are timed, at least three of them.
+        budget: seconds. If two rounds take more than four times as long as this, only the first points are timed, at least three.
         report: called after each pass with the number of passes so far.
     """
     best: dict[Point, float] = {}

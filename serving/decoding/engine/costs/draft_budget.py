@@ -15,12 +15,12 @@ import numpy.typing as npt
 class DraftBudget:
     """The largest cost of one draft for one request, and measurements that decide whether the draft is worth its cost.
 
-    Times are in seconds, and are the request's share of a step. 0 means not known.
+    Times are the request's share of a step.
 
     Attributes:
-        token_seconds: one token in plain decoding.
-        row_seconds: one more row in a pass of the target.
-        model_seconds: limit for passes of the drafter's own model; 0 allows no pass.
+        token_seconds: seconds of one token in plain decoding; 0 if not known.
+        row_seconds: seconds of one more row in a pass of the target; 0 if not known.
+        model_seconds: limit, in seconds, for passes of the drafter's own model; 0 allows no pass.
         speedup: recent tokens per second with drafts, relative to plain decoding; 1 or more.
         expected: tokens that other sources are expected to give in this step.
         others: mean accepted tokens of other sources per step of the request.
@@ -61,10 +61,10 @@ class DraftCandidate:
     Attributes:
         request_id: the number of the request.
         scores: float32[n], falling: the probability that the path to each node is accepted.
-        of_models: bool[n], whether only models proposed the node; None if there are no such nodes.
+        of_models: bool[n], whether only models proposed the node; None if the drafter has no models that it can leave out.
         seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
-        model_seconds: the request's share of the passes of models.
-        prefill_seconds: the request's share of the prefill of models.
+        model_seconds: the request's share of the time of drafting models' passes.
+        prefill_seconds: the request's share of the time of drafting models' prefill.
         verified: how many of the best nodes the target verifies. The planner may only raise this number.
         accepted: verified nodes that the target accepted.
         accepted_of_models: accepted nodes that only models proposed.

@@ -11,28 +11,28 @@ from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.loop.prompt import token_ids, whole_text
 
 MAX_PREDICTION = 1 << 18
-"""Characters or token ids of a predicted text."""
+"""The most characters or token ids of a predicted text."""
 MAX_GROUP = 256
-"""Characters of the name of a group."""
+"""The most characters of a group's name (``DraftOptions.group``)."""
 PREDICTION_SOURCE_ID = 8
 """The bit of ``DraftTree.sources`` that marks nodes drafted from a predicted text."""
 
 
 @dataclass(frozen=True)
 class DraftOptions:
-    """Options of one request's drafts. They change its speed, never its text.
+    """Options of one request's drafts. With verification ``match``, they change only the speed, never the text.
 
     Attributes:
         prediction: the expected answer, or most of it, as a text or token ids. It is one more source of drafts. Drafters without
             retrieval ignore it.
         datastores: names of the datastores to search; None for all.
         tenant: owner of the request; empty if all requests have one owner. Tenants do not learn from each other: each has its own
-            calibration of retrieved drafts, and token recycling does not learn from requests with a tenant. An answer is a source
-            of drafts only for other answers to the same prompt of the same tenant.
-        remember: whether the text may be used for other requests, and kept after its end. If False, the text is not recorded, and
-            drafters do not learn its tokens.
+            calibration of retrieved drafts, and token recycling does not learn from requests with a tenant. Answers to one prompt
+            are drafted from each other only if they have the same tenant.
+        remember: whether the text may be used for other requests, and kept after the request ends. If False, the text is not
+            recorded, and drafters do not learn its tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
-            for no group. If the text is remembered, it is added to this group.
+            for no group. A worker that appends answers to a live datastore adds this request's answer to the group.
         trace: whether each step carries a ``StepTrace``.
 
     Raises:

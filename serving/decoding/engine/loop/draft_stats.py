@@ -13,18 +13,19 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 Place = tuple[int, int]
-"""Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
+"""Source bits (``DraftTree.sources``) and depth of a node. A node of several sources has all their bits, and counts once. The first
+drafted token has depth 1."""
 
 _MOST_WAITING = 64
 STAGES = ("proposed", "verified", "accepted", "earned")
 log = logging.getLogger(__name__)
 PREFIX = "failed "
 _SECONDS = ("prefill_seconds", "model_seconds")
-"""Counters of seconds: the prefill of models, and the other passes of models that the drafter can leave out."""
+"""Keys of ``Drafter.stats`` for the seconds of drafting models: of their prefill, and of their other passes."""
 
 
 class TreeCounts:
-    """Nodes of trees by source and depth. Counting many trees at once is faster, so trees are kept until then. Not thread-safe."""
+    """Nodes of trees by source and depth. Counting many trees at once is faster, so trees wait for others. Not thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[Place] = Counter()
@@ -52,8 +53,8 @@ class DraftCounts:
 
     Attributes:
         accepted: drafted tokens in the text.
-        earned: accepted tokens that saved a pass. Every accepted token saves a pass, except one that ends the text: it replaces
-            the token that the target samples in each pass. So after the first token, tokens = passes + ``earned``.
+        earned: accepted tokens that saved a pass. An accepted token that ends the text saves none, because it replaces the token
+            that the target adds in each pass. So ``tokens`` - 1 = ``steps`` + ``earned`` (``stats.Counts``).
     """
 
     accepted: Counter[Place] = field(default_factory=Counter)

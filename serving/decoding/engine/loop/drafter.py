@@ -67,8 +67,8 @@ class SampledChain:
 
     Attributes:
         tree: a chain, in which each node is the child of the node before it.
-        distributions: float64[n, vocab], the distribution of each node's token, after temperature, cuts and masks. A dense tensor,
-            on any device except "meta". Each row sums to 1. ``verify_chain`` checks the values.
+        distributions: float64[n, vocab], the distribution of each node's token, after temperature, top-k, top-p, min-p and
+            masks. A dense tensor, on any device except "meta". Each row sums to 1 (checked by ``rejection.verify_chain``).
 
     Raises:
         InvalidArgument: the tree is not a chain, or ``distributions`` is not a dense tensor of floating-point numbers with n
@@ -267,8 +267,7 @@ class PrefetchingDrafter(Drafter, Protocol):
 
 @runtime_checkable
 class DatastoreReader(Drafter, Protocol):
-    """A drafter that searches datastores. For a request, it searches only the datastores that ``DraftRequest.options``
-    selects.
+    """A drafter that searches datastores: for each request, those that ``DraftRequest.options`` selects.
 
     Attributes:
         datastores: their names.

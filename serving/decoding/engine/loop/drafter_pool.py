@@ -1,7 +1,4 @@
-"""Calls the drafters of a step loop.
-
-If a drafter raises an error, only its draft is missing. The error is counted and logged once, but not raised.
-"""
+"""Calls the drafters of a step loop. If a drafter raises an error, only its draft is missing. The error is counted, not raised."""
 
 from __future__ import annotations
 
@@ -52,8 +49,8 @@ class Draft:
     Attributes:
         proposal: valid, possibly empty.
         seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
-        model_seconds: the request's share of the passes of models.
-        prefill_seconds: the request's share of the prefill of models, which later drafts use too.
+        model_seconds: the request's share of the time of drafting models' passes.
+        prefill_seconds: the request's share of the time of drafting models' prefill, which later drafts use too.
     """
 
     proposal: Proposal
@@ -110,7 +107,7 @@ class DrafterPool:
             found, after = self._propose(name, [requests[at] for at in members], queries, before)
             seconds = time.perf_counter() - begin
             retrieval, models, prefill = seconds, 0.0, 0.0
-            with suppress(*USER_CODE_ERRORS):  # counters that are no numbers
+            with suppress(*USER_CODE_ERRORS):  # a counter may be no number
                 retrieval, models, prefill = split_seconds(before, after, seconds)
             using = max(1, sum(each.budget.model_seconds > 0 for each in queries))
             for at, proposal, query in zip(members, found, queries, strict=True):

@@ -66,7 +66,7 @@ class Engine:
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
-            passes: the kind of forward passes (``Passes``). ``packed``: any shape. ``captured``: decoding passes in a few
+            passes: the kind of forward passes (``Passes``). ``packed``: as many rows as needed. ``captured``: decoding in a few
                 static shapes, which CUDA replays as graphs. ``compiled``: for a CPU, by torch and a C++ compiler, which takes a
                 minute or more at the start. ``graph``: on CUDA, compiled and captured at the start, for prompts too.
                 ``auto``: ``captured`` on CUDA, else ``packed``.

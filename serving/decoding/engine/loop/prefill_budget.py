@@ -8,14 +8,13 @@ from statistics import median
 from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 
 EXTRA_PASSES = 1.0
-"""Time that prompt tokens may add to a pass in which other requests decode. The unit is a pass without prompt
-tokens."""
+"""Time that prompt tokens may add to a pass in which other requests decode, as a multiple of a pass without prompt tokens."""
 LEAST_TOKENS = 16
 """Prompt tokens that a pass may read in any case. Few tokens cost little more than one."""
 _RATE = 0.2
 _PASSES = 9
-"""The pace follows the median time of this many last passes without prompt tokens. While a long prompt is read, no such pass
-runs. Without a median, a single slow pass would set the pace for the whole prompt."""
+"""Recent passes without prompt tokens, whose median time is the unit of EXTRA_PASSES. While a long prompt is read, no such pass
+runs. So without a median, a single slow pass would decide for the whole prompt."""
 
 
 class PrefillBudget:
@@ -44,7 +43,7 @@ class PrefillPace:
 
     def __init__(self) -> None:
         self._passes: deque[float] = deque(maxlen=_PASSES)  # seconds of the last passes without prompt tokens
-        self._token_seconds = 0.0  # added by a prompt token; 0: not measured
+        self._token_seconds = 0.0  # that a prompt token adds to a pass; 0: not measured
 
     def tokens(self, decoding: int) -> int:
         """The prompt tokens of the next pass, in which ``decoding`` requests decode."""

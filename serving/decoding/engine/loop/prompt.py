@@ -29,13 +29,13 @@ FORMS = (
 
 
 SHORT = 1 << 11
-"""Characters of a text that is encoded without waiting: less than a millisecond."""
+"""The most characters of a text that is encoded at once, without a turn. This takes less than a millisecond."""
 PIECE = 1 << 15
-"""Characters of a piece of a long text: some 20 ms."""
+"""Characters of a piece of a long text. Encoding a piece takes some 20 ms."""
 _END = 8
 """The encoding of a continuation may depend on this many last tokens of the prompt."""
 LONG_TEXTS = DutyCycle(0.5)
-"""Texts of more than ``SHORT`` characters take turns."""
+"""Texts of more than ``SHORT`` characters are encoded one at a time, in half of the time at most."""
 
 
 class RejectedChat(InvalidArgument):
@@ -82,10 +82,10 @@ def encode_text(target: Target, text: str, special_tokens: bool = True, limit: i
     Long texts of different threads are encoded one at a time. So cores stay free for the step loop.
 
     Args:
-        limit: the most tokens; None for no limit. A long text of more than twice as many is refused before all of it
-            is encoded.
+        limit: the tokens that fit; None for no limit. A text of more than ``PIECE`` characters and more than twice this number
+            of tokens is refused before all of it is encoded. The caller refuses other long texts.
 
-    Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is too long.
+    Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is refused because of ``limit``.
     """
     tokenizer = _tokenizer(target)
     if limit is not None:
@@ -115,7 +115,7 @@ def encode_chat(
         variables: further variables of the template.
 
     Raises:
-        InvalidArgument: the target has no tokenizer or no chat template, or a variable has a name that is taken.
+        InvalidArgument: the target has no tokenizer or no chat template, or a variable has a reserved name.
         RejectedChat: the template rejects the conversation.
     """
     tokenizer = _tokenizer(target)

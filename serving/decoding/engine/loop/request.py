@@ -66,9 +66,9 @@ class Request:
         slot: its slot in the cache while it runs, else -1.
         matcher: the state of the request's grammar after its text; None without a grammar.
         sampler: samples its tokens.
-        row_settings: how a device step samples its tokens; None if the host verifies its drafts. The host verifies if
-            log-probabilities or logits are wanted, with verification other than ``match``, and for settings that the device
-            lacks.
+        row_settings: how a device step (``device_step.py``) samples its tokens; None if the host verifies its drafts. The host
+            verifies if log-probabilities or logits are wanted, with verification other than ``match``, and for settings that
+            the device lacks.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.

@@ -31,7 +31,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """A running request whose first ``shared`` tokens another request takes over, row by row as they are read."""
+    """A running request. Another request copies the cache rows of its first ``shared`` tokens as soon as they are read."""
 
     request: Request
     shared: int
@@ -44,15 +44,17 @@ class Slots:
     """Gives slots to requests. If a prompt begins like another text of its tenant, it takes over the cache rows of this text.
 
     The text belongs to a running request, or to a request that has left and whose slot is free. So free slots serve as a cache.
-    The free slot whose rows were used least recently is taken first. Requests that need the logits or hidden states of their
-    whole prompt take no rows over. Rows of requests that must not be remembered are not taken over. Not thread-safe.
+    A request that does not continue the text of a free slot gets the free slot whose rows were used least recently. Requests that
+    need the logits or hidden states of their whole prompt take no rows over. Rows of requests that must not be remembered are not
+    taken over. Not thread-safe.
     """
 
     def __init__(self, cache: KVCache, reuses: bool, takes_lowest: bool = False) -> None:
         """
         Args:
             reuses: whether rows are taken over at all.
-            takes_lowest: a request gets the lowest free slot, whatever it holds. Passes of static shape run over slots 0 to n - 1.
+            takes_lowest: a request gets the lowest free slot, whatever it holds, because passes of static shape run over slots 0 to
+                n - 1.
         """
         self._cache = cache
         self._reuses = reuses
@@ -69,10 +71,10 @@ class Slots:
         """Give ``request`` a slot, with the rows that it takes over.
 
         Args:
-            running: the other requests.
-            reads_all: whether the request needs the pass over its whole prompt.
+            running: the other running requests.
+            reads_all: whether the request needs passes over its whole prompt. Then it takes no rows over.
         """
-        prompt = request.tokens[: request.length - 1]  # the last token's logits are needed
+        prompt = request.tokens[: request.length - 1]  # the last token is always read, for its logits
         source, shared = None, 0
         if self._reuses and not reads_all:
             source, shared = self._best_left(prompt, request.options.tenant)

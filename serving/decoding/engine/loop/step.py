@@ -24,8 +24,8 @@ class StepTrace:
         context: the last tokens before the draft, at most TRACED_CONTEXT, from prompt and text.
         tree: the draft as proposed, without nodes that could not be accepted because of the text's length or grammar. Scores
             are the probabilities that the path to each node is accepted.
-        verified: the first nodes of ``tree`` that the target verified.
-        accepted: the nodes in the text, from the root down.
+        verified: how many nodes the target verified, from the first of ``tree`` on.
+        accepted: indices of the accepted nodes that are in the text, from the root down.
         sampled: the token that the target sampled after the accepted nodes; None if a drafted token ended the text.
         pieces: the text of the step, as in ``Step``.
         seconds: seconds of the whole pass by part: draft, wait, forward, verify, compact, other. All requests of a pass share them.

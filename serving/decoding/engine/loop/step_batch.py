@@ -36,7 +36,7 @@ class BatchEntry:
         layout: the rows.
         wanted: how many of the last rows need logits; 0 while the request reads its prompt, unless it has ``prompt_logprobs``.
         proposal: the draft whose nodes are among the rows, possibly empty.
-        candidate: the draft as the planner saw it; None if the request had no draft.
+        candidate: the planner's view of the draft; None if the request's drafter was not called.
         whole_draft: the draft before the planner cut it, for traces.
     """
 
@@ -76,7 +76,7 @@ class BatchEntry:
         return _FIRST if size == 1 else np.arange(size)
 
     def trace(self, outcome: Outcome, step: Step, seconds: Mapping[str, float]) -> StepTrace:
-        """The trace of ``step``, the result of ``outcome``. The request already includes the step."""
+        """The trace of ``step``, the result of ``outcome``. The request's tokens already include the step's."""
         request, path = self.request, outcome.path.tolist()
         begin = request.length - len(step.tokens)
         return StepTrace(

@@ -56,7 +56,7 @@ class StepLoop:
         passes: str = "auto",
         prefix_reuse: bool = False,
     ) -> None:
-        """Allocates the cache. The arguments and errors are those of ``Engine``, with two differences.
+        """Allocates the cache. Other arguments, and the errors, are those of ``Engine``.
 
         Args:
             drafters: the loop calls them from one thread and leaves them open.

@@ -1,4 +1,4 @@
-"""A planner for measurements that ignores costs."""
+"""A planner that ignores costs. Measurements and replays without a cost model use it."""
 
 from __future__ import annotations
 

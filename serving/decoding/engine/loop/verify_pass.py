@@ -25,8 +25,8 @@ class Verified:
 
     Attributes:
         rows: the logits of each request that the host verified, by its number.
-        outcomes: the outcome of each request that has logits and whose prompt is read, by its number.
-        placed: bool[entries], whether the kept rows are in their places in the cache; None if the host verified all requests.
+        outcomes: the outcome of each request whose prompt is read to its end, by its number.
+        placed: bool[entries], whether the kept rows are already in place in the cache; None if the host verified all requests.
     """
 
     rows: dict[int, torch.Tensor]

@@ -50,7 +50,7 @@ def verify(
     logits: Sequence[torch.Tensor],
     whole: torch.Tensor | None = None,
 ) -> list[Outcome | SuffolkError | None]:
-    """Accept drafted tokens and sample the next token. Returns each request's outcome, or the error of its settings or functions.
+    """Accept drafted tokens and sample the next token. Returns each request's outcome, or the error of its sampling.
 
     A request with ``prompt_logprobs`` reads its prompt in chunks, without a proposal. Its outcome is None until the last chunk.
 
@@ -73,7 +73,7 @@ def verify(
     rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
     outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
     found = dict(zip(ready, outcomes, strict=True))
-    for request, scores in zip(requests, scored, strict=True):  # last: a step repeated for lack of memory adds once
+    for request, scores in zip(requests, scored, strict=True):  # last: if memory runs out before, the step is repeated
         request.prompt_log_probabilities += scores
     return [found.get(at) for at in range(len(requests))]
 

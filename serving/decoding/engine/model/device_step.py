@@ -18,13 +18,13 @@ from suffolk.serving.decoding.engine.model.row_attention import RowTables, kerne
 from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
 
 UNDECIDED = -1
-"""The token of a request if the device could not sample where its path ends. Its rows stay, and the host samples them again."""
+"""A request's token if the device could not sample where its path ends. The host then samples its rows, which stay in place."""
 ON_HOST = -2
 """The parent of all rows of a request that the host verifies. The request's token is then ``UNDECIDED``."""
 SETTINGS = 6
 """Numbers of a row's sampling settings."""
 KINDS = 3
-"""Kinds of sampling; a higher kind includes the lower ones."""
+"""Number of kinds of sampling (``row_sampling.py``). A graph of one kind also samples rows of lower kinds."""
 
 SampleRows = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
 """(logits [n, vocab], positions int64[n], settings int64[SETTINGS, n], the highest kind of these rows) -> tokens int64[n].
@@ -140,7 +140,7 @@ class DeviceStep:
         """Sample tokens, walk along drafts, and move rows. A row of padding repeats the pass's first row, which is not moved."""
         rows, tables = len(logits), self._tables
         table, wanted = dict(zip(ROW_FIELDS, tables.rows, strict=True)), tables.wanted[:rows]
-        positions = table["positions"][wanted] + 1 if kind else wanted  # greedy rows need none
+        positions = table["positions"][wanted] + 1 if kind else wanted  # greedy sampling reads no positions
         sampled = self._sample(logits, positions, self._settings[:, :rows], kind)
         with launching(sampled):
             kernels().walk_kernel[(rows,)](

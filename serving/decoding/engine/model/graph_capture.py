@@ -19,7 +19,7 @@ class GraphMemory:
         rows: the most rows of any graph.
         wanted: the most logits of any graph.
         pool: torch's memory pool.
-        stream: the stream of all captures (libraries keep work space for every stream).
+        stream: the stream of all captures. There is one, because libraries keep work space for every stream.
         result: the output of all graphs; None before the first capture.
     """
 

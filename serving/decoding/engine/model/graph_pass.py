@@ -1,4 +1,4 @@
-"""Graph passes: one function reads the rows of all requests, of trees, prompts or plain decoding. On CUDA, it is a graph.
+"""Graph passes: one function computes the rows of all requests, whether of trees, prompts or plain decoding. CUDA captures it.
 
 The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
 (``row_attention.py``). The pass is captured once for each number in ``ROWS``, and a pass is padded to the next larger number.
@@ -108,7 +108,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 512)
 MOST_WANTED = 256
 """The most rows whose logits a pass returns, because a vocabulary of logits for every row of a prompt takes much memory."""
 _LEAST_PARTS = 4096
-"""Room for partial results. If they do not fit, work items are larger."""
+"""Least number of partial results of attention that fit. Passes that would have more get larger work items (``row_plan.py``)."""
 
 
 class GraphPasses(SpecialPasses):

@@ -1,6 +1,6 @@
 """Attention of a pass of static shape. Every slot has the same number of keys and of cells. A cell holds one row.
 
-All sizes depend on the bucket alone, and nothing is copied from the device to the host. So CUDA graphs can capture the pass.
+All sizes depend on the ``Bucket`` alone, and nothing is copied from the device to the host. So CUDA graphs can capture the pass.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class KVCache:
 
 
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
-    """A cache layer of transformers that writes to its part of a slab and returns all of it: [rows, heads, width].
+    """A cache layer of transformers that writes to its part of a slab and returns this whole part: [rows, heads, width].
 
     Only tree attention reads this layout.
     """

@@ -53,7 +53,7 @@ class LanguageModel:
 
     @property
     def layers(self) -> int:
-        """The number of layers. Hidden state 0 is the embedding; the last is the input of the output layer."""
+        """The number of layers. Hidden state 0 is the embedding; the last hidden state is the input of the output layer."""
         return int(self.model.config.get_text_config(decoder=True).num_hidden_layers)
 
     @property

@@ -21,7 +21,7 @@ from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 
 class Placed(Protocol):
-    """One request's rows in a pass; see ``Span``."""
+    """One request's rows in a pass, as ``tree_attention.Span``."""
 
     layout: TreeLayout
     begin: int
@@ -34,7 +34,7 @@ class OrderedRows:
     """The rows of a pass, and the cache rows of their paths. All arrays are int64.
 
     Attributes:
-        spans: [requests, 5], the fields of ``AttentionSpan``.
+        spans: [requests, 5], the fields of ``AttentionSpan`` (csrc/kernels/tree_attention.h).
         offsets: [rows + 1], where each row's path begins in ``ancestors``; chains have none.
         ancestors: cache rows, in order of depth.
     """
@@ -45,7 +45,7 @@ class OrderedRows:
 
     @staticmethod
     def of(spans: Sequence[Placed]) -> OrderedRows:
-        """Each row of a tree must see exactly one token at each depth up to its own. Raises Internal otherwise."""
+        """The rows of ``spans``. Raises Internal unless each row of a tree sees exactly one token at each depth up to its own."""
         table = np.empty((len(spans), 5), np.int64)
         sizes = np.zeros(sum(len(span.layout) for span in spans) + 1, np.int64)
         paths = [np.empty(0, np.int64)]

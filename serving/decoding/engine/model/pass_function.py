@@ -90,7 +90,6 @@ class CompiledFunction:
         return found
 
     def __init__(self, target: LanguageModel, layers: Sequence[int] = ()) -> None:
-
         _keep_compiled()
         self._name = target.name
         compute: Any = pass_function(target, layers)

@@ -12,10 +12,7 @@ import torch
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 MOST_ROWS = 256
-"""The most rows of a captured or compiled pass.
-
-Larger passes are packed, because their work hides kernel launches and the gain of compiling.
-"""
+"""The most rows of a captured or compiled pass. Larger passes are packed: kernel launches take a small part of their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +78,9 @@ class SpecialPasses(ABC):
     """Passes of one kind over one cache. Not thread-safe. Slots, layouts and wanted rows as in ``LanguageModel.forward``."""
 
     def fits(self, layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
-        """Whether a pass is of this kind; other passes are packed.
+        """Whether this kind can run a pass; other passes are packed.
 
-        By default, those that return the logits of every row, and have at most ``MOST_ROWS``.
+        By default, it can if the pass returns the logits of every row, and has at most ``MOST_ROWS`` rows.
         """
         sizes = [len(layout) for layout in layouts]
         return sizes == list(wanted) and sum(sizes) <= MOST_ROWS

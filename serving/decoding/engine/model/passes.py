@@ -207,7 +207,7 @@ def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayou
 class StaticPasses(SpecialPasses):
     """The static passes over one cache, by bucket. On CUDA their graphs share memory and one array of logits.
 
-    None is captured beforehand, because there are too many shapes.
+    No pass is captured beforehand, because there are too many shapes.
     """
 
     def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
@@ -243,7 +243,7 @@ class StaticPasses(SpecialPasses):
 
 
 class CompiledPasses(SpecialPasses):
-    """Forward passes over one cache that torch compiled, for CPUs. The first one, of two rows or more, compiles.
+    """Forward passes over one cache that torch compiled, for CPUs. The first pass compiles, and needs two rows or more.
 
     One graph serves all numbers of rows, requests and cached tokens. All caches share the compiled function. Attention writes
     keys and values to the cache and attends as a packed pass does. Compiling fuses the operations between attention and matrix
@@ -282,7 +282,7 @@ class _CachedRows:
 
 
 def _show_progress(name: str, sizes: Sequence[int]) -> Iterable[int]:
-    """``sizes``, one by one; a bar on standard error, if that is a terminal, counts them."""
+    """``sizes``, one by one. A progress bar counts them if standard error is a terminal."""
     console = Console(stderr=True)
     return track(sizes, f"{name}: capturing passes", console=console, disable=not console.is_terminal, transient=True)
 

@@ -20,10 +20,7 @@ from suffolk.serving.decoding.engine.user_code_errors import message_line
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 LOW_PRECISION_TOLERANCE = 0.2
-"""Tolerance in bf16 and fp16, in standard deviations of the logits.
-
-Deviations by rounding are smaller. Deviations by a wrong mask or position are much larger.
-"""
+"""Tolerance in bf16 and fp16, in standard deviations of the logits. Rounding causes less, a wrong mask or position much more."""
 _NOISE_FACTOR = 3.0
 """Factor in the limit of a tree's deviation from its branches.
 

@@ -22,11 +22,11 @@ from suffolk.serving.decoding.engine.model.tree_attention import Terms
 from suffolk.serving.decoding.engine.user_code_errors import message_line
 
 TILE = 32
-"""Query vectors of a work item. Below 64, all NVIDIA GPUs use the same kind of instruction."""
+"""Query vectors of a work item (``row_plan.py``). Below 64, all NVIDIA GPUs use the same kind of instruction."""
 _WRITTEN = 16
-"""Rows that a program writes."""
+"""Rows that one program of ``write_kernel`` writes."""
 _PROGRAMS = 128
-"""Programs of a key head, which share the work items."""
+"""Programs of ``attend_kernel`` for each key head. They share the work items."""
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -192,7 +192,7 @@ class RowAttention:
     ) -> None:
         _, heads, key_width = layer.keys.shape
         fold, value_width = query.shape[1] // heads, layer.values.shape[-1]
-        upcast = query.dtype is torch.bfloat16 and is_interpreted()  # the interpreter multiplies no bf16
+        upcast = query.dtype is torch.bfloat16 and is_interpreted()  # the interpreter cannot multiply bf16
         tables, sizes = self.tables, self.sizes
         tile = max(16, power_of_two(sizes.rows * fold))
         # with 4 warps, a larger tile does not fit into a thread's registers (ptxas, for A100, H100 and B200)

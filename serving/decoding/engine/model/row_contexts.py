@@ -14,7 +14,8 @@ from suffolk.datastore.draft_tree import DraftTree
 
 @dataclass(frozen=True, slots=True)
 class RowContexts:
-    """The texts after which a step samples tokens for one request: committed tokens, then each row's drafted tokens.
+    """The texts after which a step samples tokens for one request: committed tokens (prompt and generated), then each row's
+    drafted tokens.
 
     The token sampled at a row has position ``len(tokens) + depth``. Immutable by convention (the arrays are not copied); safe to
     share between threads.

@@ -32,9 +32,9 @@ class Sizes:
     """How positions are divided. The order of all sums follows from it.
 
     Attributes:
-        block: positions of one product.
-        piece: positions of a piece, a multiple of ``block``.
-        group: pieces of a group. Their results are merged from the first piece on. So an item of several pieces begins
+        block: number of positions whose products are computed at once.
+        piece: number of positions in a piece, a multiple of ``block``.
+        group: number of pieces in a group. Their results are merged from the first piece on. So an item of several pieces begins
             with the first piece of a group.
         rows: the most rows of an item.
     """

@@ -24,7 +24,7 @@ EXACT = ("auto", "bits", "near-ties")
 """What drafts may change.
 
 - ``bits``: nothing. All products use kernels whose results do not depend on the other rows of a pass.
-- ``near-ties``: near-ties of two logits. Products use the faster kernel for each number of rows.
+- ``near-ties``: the choice between two logits that are nearly equal. Products use the faster kernel for each number of rows.
 - ``auto``: ``bits`` if that costs at most 5 % of the tokens a second, else ``near-ties``. So it is ``bits`` in bf16 on CPUs that
   multiply bf16. Such CPUs have tile instructions (AMX) that fit all attention layers, or no tiles but AVX-512 BF16.
 """
@@ -33,9 +33,9 @@ _CONTEXT = 4
 _ROWS = (1, 2, 7, 16, 17, 33, MOST_ROWS, MOST_ROWS + 1, 2 * MOST_ROWS + 2)
 """Numbers of rows that are compared in each layer: whole tiles of rows of all kernels, and parts of tiles."""
 _OUTPUTS = 8192
-"""Larger layers are compared in a part of their outputs."""
+"""Only this many outputs of a layer are compared."""
 _VECTORS = 64
-"""Numbers that torch computes together: two vectors of 16-bit numbers with AVX-512. Shorter lengths divide this one."""
+"""The most numbers that torch computes together: two vectors of 16-bit numbers with AVX-512. Smaller groups divide this number."""
 _GRAIN = 32_768
 """torch uses one thread for this many numbers, two for up to twice as many, and so on (at::internal::GRAIN_SIZE)."""
 _GELU_THREADS = 16_384
@@ -154,8 +154,8 @@ def _suspect(target: LanguageModel) -> str:
 class EvenActivation(torch.nn.Module):
     """Computes ``function``, a module that maps each number by itself. A result does not depend on the other numbers.
 
-    torch divides the input among threads. It computes each part by vectors, but the end of a part number by number. The two ways
-    may differ in the last bit. So the input is padded until all parts consist of whole vectors.
+    torch divides the input among threads. It computes a part in vectors of numbers, but the last numbers of a part one by one. The
+    two ways may differ in the last bit. So the input is padded until all parts consist of whole vectors.
     """
 
     def __init__(self, function: torch.nn.Module) -> None:

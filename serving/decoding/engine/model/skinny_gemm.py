@@ -44,7 +44,7 @@ _ROUNDS = range(3, 25)
 _TRIAL_SECONDS = 0.02
 """Only short calls are timed more than three times, because other load changes their times most."""
 _TRIAL_OUTPUTS = 8192
-"""Larger layers are timed on a part of their outputs, because torch may take seconds for a whole output layer."""
+"""Only this many outputs of a layer are timed at once, because torch may take seconds for a whole output layer."""
 _PAGE_BYTES = 4096
 _MIN_WEIGHTS = 1 << 16
 """Smaller layers take too little time to matter."""

@@ -26,7 +26,7 @@ NAME = "suffolk_tree"
 FOLDED_ROWS = 64
 """Up to this many rows, query heads that share a key head become rows of one head, so that the keys are read once."""
 LEAST_PAIRS = 100_000
-"""Number of pairs (row of the tree, cached token) from which the split is faster; measured on one CPU with AVX-512."""
+"""Number of pairs (row of the tree, cached token) from which ``split_attention`` is faster; measured on one CPU with AVX-512."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ def find_places(
     slots: Sequence[int],
     layouts: Sequence[TreeLayout],
 ) -> Places:
-    """The places of ``layouts`` after the ``lengths`` kept tokens of their ``slots`` of ``capacity`` rows each.
+    """The places of the rows of ``layouts``. Each slot has ``capacity`` cache rows and keeps as many tokens as ``lengths`` says.
 
     Raises:
         Internal: the rows of a layout do not fit its slot.

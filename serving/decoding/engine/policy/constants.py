@@ -1,4 +1,4 @@
-"""All tuned constants of the drafting policy. Times in tokens have the unit of one token's time in plain decoding."""
+"""All tuned constants of the drafting policy. A cost in tokens is a time, divided by the time of a token in plain decoding."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ REFILL = 0.01
 START = 6.0
 """Tokens in a new budget. They suffice to try some sizes of trees, and to see what is accepted, even if a row is expensive."""
 RESUME = 0.3
-"""Tokens that a paused budget needs, beside the cost of a small tree, before drafting resumes. They pay for cheap drafts."""
+"""Tokens, beside the cost of a small tree, with which a paused budget resumes drafting. Lookups alone would use up fewer tokens."""
 MOST_SAVED = 40.0
-"""The most tokens in a budget. Each open request may overdraw it by half of this. Older gains and losses are forgotten."""
+"""The most tokens in a budget. Each open request may overdraw it by half of this. So old gains and losses do not add up."""
 STAKE = 0.25
 """Share of a budget that the models of one draft may take."""
 LEAST_STAKE = 0.12
 """Tokens that a request may risk in a pass even if the budget is empty: enough for a second row."""
 DRAFT_STAKE = 0.75
-"""Tokens of model time that a draft may take besides the stake. One pass of a draft model takes about half a token."""
+"""Tokens of model time that a draft may take in addition to ``STAKE``. One pass of a draft model takes about half a token."""
 GIFT = 0.05
 """Share of the gains of retrieval that goes to the budget of models, to pay for trials of models."""
 INSTALMENT = 0.03
 """Share of a deferred cost that each step pays: about thirty steps pay for a prefill."""
 START_UP = 0.5
-"""Seconds of unusually slow drafts that are not booked, for each group of sources."""
+"""Seconds of unusually slow drafts that are not subtracted from a budget, for each group of sources."""
 UNUSUAL = 4.0
 """A draft's time above this multiple of the usual time is deferred: a single slow read of a cold file shows no trend."""
 
@@ -54,8 +54,8 @@ FEW_ROWS = 8
 HOPE = 0.7
 """When trees are sized, uncertain sizes of passes count as cheaper by this many standard deviations, so that they are tried."""
 CAUTION = 0.3
-"""When passes are booked, an uncertain size counts as slower by this many standard deviations."""
+"""When a pass is subtracted from a budget, an uncertain size counts as slower by this many standard deviations."""
 LEAST_BOOKED = 0.5
-"""Least share of a row's measured cost that is booked, because few passes cannot distinguish a cheap row from a free row."""
+"""Least share of a row's measured cost that is subtracted, because few passes cannot tell a cheap row from a free row."""
 RECHECK = 100
 """After this many passes with drafts, one pass without drafts measures the cost of plain decoding again."""

@@ -18,7 +18,7 @@ class GateDecision:
     Attributes:
         run: whether the source runs.
         gain: tokens that the source is expected to add.
-        cost: time of the source in plain tokens; 0 if not known.
+        cost: usual time to draft and verify, in tokens of plain decoding; 0 if not known.
         declined: whether the source ran and returned no draft.
     """
 
@@ -45,11 +45,11 @@ class DraftGate:
         self.added = AddedTokens(prior)
         self.ran = self.skipped = 0
         self._usual, self._own = UsualTime(), UsualTime()
-        self._saved = 0.0  # plain tokens, saved for the next trial
+        self._saved = 0.0  # in tokens of plain decoding, for the next trial
 
     @property
     def seconds(self) -> float:
-        """Usual time of a draft and its rows for one request, in seconds; 0 until known."""
+        """Usual seconds to draft for one request and to verify the draft; 0 until known."""
         return self._usual.seconds
 
     def decide(self, budget: DraftBudget) -> GateDecision:

@@ -85,7 +85,7 @@ def saved_share(accepted: npt.ArrayLike, costs: npt.ArrayLike, budget: DraftBudg
     """The share of decoding time that the best of n drafts saves, 0 or more.
 
     Only steps in which the target accepts no token of other sources count. ``accepted``: float[n], expected tokens of each draft.
-    ``costs``: float[n], time of each draft in plain tokens.
+    ``costs``: float[n], time of each draft, in tokens of plain decoding.
     """
     accepted = budget.idle * np.asarray(accepted)
     return max(0.0, float(np.max((accepted - budget.idle * np.asarray(costs)) / (1 + budget.others + accepted))))

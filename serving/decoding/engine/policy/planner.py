@@ -27,7 +27,8 @@ from suffolk.serving.decoding.engine.policy.speculation_budget import Speculatio
 
 @dataclass(slots=True)
 class _Running:
-    """A running request: its budgets, and the number and time of its recent tokens. The unit of time is one plain token."""
+    """A running request: its budgets, and the number and time of its recent tokens. A time of 1 is a "plain token": the time of one
+    token in plain decoding."""
 
     drafter: str
     budget: SpeculationBudget
@@ -51,7 +52,7 @@ class Planner:
         self.budgets: dict[str, SpeculationBudget] = {}
         self._requests: dict[int, _Running] = {}
         self._passes_with_drafts = 0
-        self._seconds: dict[tuple[int, float], tuple[float, float]] = {}  # of this step
+        self._seconds: dict[tuple[int, float], tuple[float, float]] = {}  # kept results of ``_plain_step``
 
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
         """Start a request of ``drafter``.
@@ -95,7 +96,7 @@ class Planner:
         """Cut the draft trees: set how many nodes of each candidate to verify.
 
         Chooses the best nodes of all requests together. Their number is the one that gives the most expected tokens per second,
-        and may be 0. If the pass also reads prompts, the nodes are compared with the token rate of a pass without prompts.
+        and may be 0. If the pass also reads prompts, a further second must give as many tokens as in the best pass without prompts.
 
         Args:
             candidates: the drafts. The method sets their ``verified``.

@@ -18,13 +18,13 @@ class PrefillPolicy:
     """Compares the cost of a prefill with the savings in the rest of the text. Not thread-safe.
 
     Attributes:
-        refused: requests whose prefill was refused at the first decision.
+        refused: requests whose prefill was not worth its time at the first decision, even if it was then made as a trial.
     """
 
     def __init__(self) -> None:
         self.refused = 0
         self._length = Estimate(ANSWER_TOKENS)
-        self._saved = 0.0  # plain tokens, saved for a trial of a refused prefill
+        self._saved = 0.0  # in tokens of plain decoding, for a trial of a refused prefill
         self._reads: dict[int, bool] = {}
         self._steps: Counter[int] = Counter()
 
@@ -42,7 +42,7 @@ class PrefillPolicy:
         self._steps[request_id] += 1
         if budget.idle < 1.0 and self._steps[request_id] <= PRIOR_WEIGHT:
             return False  # observe only the other sources in the first steps
-        left = min(room, self._length.value)  # lengths are assumed to be memoryless
+        left = min(room, self._length.value)  # assumed to be the same, however many tokens were generated
         pays = share * left * budget.token_seconds >= PREFILL_MARGIN * seconds
         if not pays and request_id not in self._reads:
             self.refused += 1

@@ -64,8 +64,8 @@ class SpeculationBudget:
     def spend(self, seconds: float, token_seconds: float) -> None:
         """Subtract the time of a draft. ``token_seconds``: the time of a token in plain decoding.
 
-        The part of the time above ``UNUSUAL`` times the usual time is not subtracted now. First an allowance pays for this part,
-        because cold files make the first drafts slow. The rest is deferred.
+        The part of the time above ``UNUSUAL`` times the usual time is not subtracted now. First the allowance ``START_UP`` pays for
+        this part, because cold files make the first drafts slow. What exceeds the allowance is deferred.
         """
         if seconds <= 0:
             return

@@ -1,6 +1,6 @@
-"""Applies temperature, top-k, top-p and min-p. They determine the tokens that may be sampled, and their relative likelihoods.
+"""Applies temperature, and the cuts top-k, top-p and min-p. They determine the tokens that may be sampled, and their likelihoods.
 
-Only the likeliest thousand tokens of a row are inspected. If the distribution is too flat for a thousand, all are sorted.
+Only the likeliest thousand tokens of a row are inspected. If the cuts may leave more than these, all tokens of the row are sorted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 GUESS = 1024
-"""Most distributions are cut to fewer tokens than this."""
+"""Number of likeliest tokens that are inspected. Most distributions are cut to fewer."""
 PART = 2**19
 """Elements per block on a CPU. Blocks that fit into its cache take a third of the time."""
 

@@ -11,7 +11,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 
 KINDS = ("json_object", "json_schema", "regex", "lark", "gbnf")
 MAX_GRAMMAR = 1 << 18
-"""Characters of a grammar's text."""
+"""The most characters of a grammar's text."""
 
 
 class RefusedGrammar(InvalidArgument):
@@ -26,7 +26,7 @@ class RefusedGrammar(InvalidArgument):
 class Grammar:
     """A language that constrains a text. Checked when made; immutable.
 
-    A new request compiles its grammar, and raises InvalidArgument with the part that the library refuses.
+    A new request compiles its grammar with llguidance. InvalidArgument names the part that llguidance refuses.
 
     Attributes:
         kind: ``json_object`` (any JSON object), ``json_schema`` (JSON Schema, draft 2020-12), ``regex`` (the Rust syntax, for the

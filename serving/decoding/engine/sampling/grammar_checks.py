@@ -1,4 +1,4 @@
-"""Finds what the grammar library cannot handle: rules and references that lead only to each other, and too large numbers.
+"""Finds what the grammar library (llguidance) cannot handle: rules that lead only to each other, and too large numbers.
 
 No text matches rules that lead only to each other. The library fails on them without a reason, or only when the text reaches
 them. Some numbers make the library end the process.
@@ -76,7 +76,7 @@ def _shown(cycle: Sequence[str]) -> str:
 
 
 def _cycle(rules: Rules) -> list[str]:
-    """The first rules that lead only to each other. Time and memory are linear in the size of ``rules``."""
+    """The first cycle of rules that lead only to each other. Time and memory are linear in the size of ``rules``."""
     waiting: dict[str, list[tuple[str, set[str]]]] = defaultdict(list)
     ready: list[str] = []
     for rule, alternatives in rules.items():

@@ -31,25 +31,22 @@ if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.model.target import Target
 
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]?(\r?\n){0,2}[ \t]{0,40}"}
-"""Between two parts of JSON, white space is at most two line ends and an indentation. Small models may generate it without
-end."""
+"""Between two parts of JSON, white space is at most two line ends and an indentation. Without this limit, small models may generate
+white space without end."""
 _ASCII = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
-"""Classes of an expression, as in patterns of JSON Schema, and in vLLM. The library's own ones are those of Unicode."""
-_ESCAPE = re.compile(r"\\.", re.DOTALL)
+"""Character classes of ``regex`` grammars: of ASCII, as in patterns of JSON Schema and in vLLM. llguidance's own are of Unicode."""
 STACK_BYTES = 256 << 20
 """Stack of a thread that compiles; unused parts take no memory. For each reference or rule that leads to the next, the library
 recurses with up to 17 KiB. If the longest allowed grammar did not fit, the library would end the process."""
 _STACK_LOCK = threading.Lock()
 MAX_STATES = 50_000
-"""The most states of a parser's lexer, of one to two kilobytes each.
-
-A parser that needs more states fails, and cannot be used again.
-"""
+"""The most states of a parser's lexer, of one to two kilobytes each. A parser that needs more fails, and must be replaced."""
 INITIAL_FUEL = 300_000
-"""The most work for the first mask, in the library's unit: about a quarter of a second. An engine may have to repeat it."""
+"""The most work for the first mask, in the library's unit: about a quarter of a second. The engine's thread repeats this work if
+the parser must be replaced (``GrammarMatcher``)."""
 
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-"""An escape in GBNF or Lark."""
+"""An escape in a regular expression, GBNF or Lark."""
 _FILLING = re.compile(
     r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z))|#[^\n]*|(?<!\s)\s+(?=\|)', re.DOTALL
 )
@@ -166,7 +163,7 @@ def _source(grammar: Grammar) -> str:
         return LLMatcher.grammar_from_lark(_lark(grammar))
     try:
         return LLMatcher.grammar_from_json_schema(grammar.text or '{"type": "object"}', JSON_OPTIONS, None)
-    except ValueError as error:  # nested too deeply, or options under "x-guidance" that it does not know
+    except ValueError as error:  # nested too deeply, or unknown options under "x-guidance"
         raise _refusal(grammar, first_line(error)) from None
 
 

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_SECONDS = 0.05
-"""The most seconds for the masks of one step.
-
-After this time, the remaining drafted rows become all -inf, so that a hard grammar does not delay other requests.
-"""
+"""The most seconds for the masks of one step. After this time, the drafted rows without a mask become all -inf, so that a hard
+grammar does not delay other requests."""
 
 
 class GrammarMatcher:

@@ -1,4 +1,7 @@
-"""Everything that changes the target's logits before sampling, in the order of transformers' ``generate``."""
+"""Everything that changes the target's logits before sampling, in the order of transformers' ``generate``.
+
+The committed text is the prompt and the generated tokens. A row's text is the committed text and the row's drafted tokens.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class UserFunctions:
         return logits
 
     def _level(self, texts: torch.Tensor, scores: torch.Tensor, drafted: bool) -> torch.Tensor:
-        """The functions' scores for ``scores`` [k, vocab] after ``texts`` [k, n]."""
+        """``scores`` [k, vocab] after ``texts`` [k, n], as the functions change them."""
         try:
             return self._changed(texts, scores.clone())
         except InvalidArgument:
@@ -48,7 +51,7 @@ class UserFunctions:
             if len(texts) == 1:
                 return torch.full_like(scores, -torch.inf)
             parts = [self._level(texts[row : row + 1], scores[row : row + 1], drafted) for row in range(len(texts))]
-            return torch.cat(parts)  # a failure at one drafted text leaves the other rows unchanged
+            return torch.cat(parts)  # so a failure at one drafted text affects only its row
 
     def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, even the sizes
@@ -175,8 +178,8 @@ class Penalties:
     """The penalties of one request on tokens that occurred before. Not thread-safe.
 
     Repetition counts prompt and generated text; presence and frequency count only generated text.
-    Committed tokens are counted once; drafted tokens count on their own rows only. Only the columns of tokens that occur are
-    changed.
+    Committed tokens count for all rows, and drafted tokens only for the rows after them. Only the columns of tokens that occur
+    are changed.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:

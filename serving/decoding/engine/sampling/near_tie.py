@@ -1,4 +1,5 @@
-"""Finds the first difference between two outputs of one request. In fp32 and bf16, only near-ties of logits cause differences."""
+"""Finds the first difference between two outputs of one request. With verification ``match``, outputs differ only at near-ties,
+that is, where rounding decides between two nearly equal scores."""
 
 from __future__ import annotations
 

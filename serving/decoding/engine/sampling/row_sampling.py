@@ -35,8 +35,8 @@ _DEVICE_PART = 8 * PART
 def row_settings(settings: SamplingSettings, vocab_size: int, key: int) -> npt.NDArray[np.int64] | None:
     """int64[6], as ``sample_rows`` reads them: the kind, ``key``, top-k, and float64 bits of temperature, top-p and log min-p.
 
-    The kind is ``GREEDY``, ``CUT`` or ``WHOLE``. None if top-k leaves more tokens than ``sample_rows`` inspects. ``key``: of
-    ``SeededNoise``.
+    The kind is ``GREEDY``, ``CUT`` or ``WHOLE``. None if top-k leaves more tokens than ``sample_rows`` inspects. ``key``: the key
+    of ``SeededNoise``.
     """
     top_k = settings.top_k if settings.top_k < vocab_size else 0
     if top_k >= GUESS:

@@ -25,7 +25,7 @@ _COINS = 0x6A09E667F3BCC908
 _DRAWS = 0xBB67AE8584CAA73B
 """Keys of the streams of ``SeededUniforms``: the first 64 fractional bits of the square roots of 2 and 3."""
 _LEVEL = 0x3C6EF372FE94F82B
-"""Step between the keys of successive levels: the same bits of the square root of 5, made odd."""
+"""Step between the keys of successive levels: the same bits of the square root of 5. The number is odd."""
 
 
 class SeededNoise:
@@ -79,7 +79,8 @@ class SeededUniforms:
     """Two uniform numbers in (0, 1) for each position, a coin and a draw.
 
     The coin accepts or rejects a drafted token, and the draw samples its replacement. They are independent of each other, of
-    ``SeededNoise``, and of the uniforms of other levels. Level 0 is the target's. Safe to share between threads.
+    ``SeededNoise``, and of the uniforms of other levels. Level 0 is the target; a level of a hierarchy
+    (``drafters/hierarchy``) has a number above 0. Safe to share between threads.
     """
 
     def __init__(self, seed: int, device: torch.device, level: int = 0) -> None:

@@ -72,10 +72,10 @@ class SamplingSettings:
             logits; 0..20, None = off.
         prompt_logprobs: the same for each token of the prompt except the first. The text is then decoded without drafts.
         processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``. Each
-            is called once per depth of a draft tree, with all texts of that length. They must be stateless, because a text may
-            come several times, and may be a draft that is never accepted.
-        token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
-            like the processors. If no token may follow a drafted text, the function returns a row of False, or raises an error.
+            is called once per depth of a draft tree, with all texts of that length. Functions must be stateless, because a text
+            may come several times, and may be a draft that is never accepted.
+        token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow. Called like the
+            processors. If no token may follow a drafted text, the function returns a row of False, or raises an error.
         grammar: the text is in this language, unless its length or a stop string ends it early. The text ends when the grammar
             allows no further token. Needs the extra ``openai``.
         verification: how drafted tokens are accepted: ``match`` (same text as plain decoding), ``rejection`` (same

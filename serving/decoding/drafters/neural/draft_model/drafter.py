@@ -23,7 +23,7 @@ from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPol
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
 BOUNDS = TreeBounds(max_depth=16)
-"""Default bounds. Trees are deep, because a model that is accepted often is accepted far ahead."""
+"""Default bounds. Trees are deep, because often many drafted tokens in a row are accepted."""
 _SHARE = 0.8
 """Prior share of a draft model's best candidates that the target accepts: about the agreement of models of one family."""
 

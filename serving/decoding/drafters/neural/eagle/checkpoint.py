@@ -154,8 +154,8 @@ def _rope_scaling(rotary: Mapping[str, Any]) -> RopeScaling | None:
 def _layers(values: Mapping[str, Any], target: Target) -> tuple[int, ...]:
     """The layers whose hidden states an EAGLE-3 head reads.
 
-    Published heads count layers by their input, as Suffolk does, or by their output. The first layer is usually 2 by input, and 1
-    by output.
+    Published heads number a hidden state in one of two ways: by how many layers computed it, as Suffolk does, or by the index of
+    the last of these layers. The first number is usually 2 in the first way, and 1 in the second way.
     """
     own = _table(values, "eagle_config")
     ids = values.get("eagle_aux_hidden_state_layer_ids") or own.get("eagle_aux_hidden_state_layer_ids")

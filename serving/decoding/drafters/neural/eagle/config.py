@@ -50,7 +50,7 @@ class EagleConfig:
             the target's output layer.
         rms_eps: epsilon of its norms.
         rope_theta, rope_scaling: parameters of its rotary positions.
-        fusion_bias: whether ``fc`` has a bias.
+        fusion_bias: whether ``EagleHead.fc`` has a bias.
         attention_bias: whether the projections to queries, keys and values have a bias.
         norm_before_residual: version 3: whether the residual is the hidden state after its norm.
 

@@ -188,7 +188,7 @@ class EagleDrafter(TreeDrafter):
     def _read_text(
         self, states: Sequence[DraftState], layouts: list[TreeLayout], ready: Sequence[DraftState]
     ) -> torch.Tensor:
-        """See ``TreeDrafter``. If a text has no new pairs, its last hidden state comes from an earlier step."""
+        """See ``TreeDrafter``. If a text has no new pairs (``EagleHead``), its last hidden state comes from an earlier step."""
         buffers = self._buffers_of(states)
         if buffers:
             features = [buffer.take(len(rows)) for buffer, rows in zip(buffers, layouts, strict=True)]

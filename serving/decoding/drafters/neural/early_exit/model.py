@@ -21,7 +21,7 @@ _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
 
 
 class ExitHead(nn.Module):
-    """x + W2 SiLU(W1 norm(x)), for the hidden states x after a layer. The identity before training."""
+    """x + W2 SiLU(W1 norm(x)), for the hidden states x after a layer. Before training, it is the identity."""
 
     def __init__(self, target: Target, config: ExitConfig) -> None:
         """Raises Unsupported if ``config`` is for another target, or if the target's output is not a norm and a linear layer."""
@@ -95,7 +95,7 @@ def _final_norm(target: Target) -> nn.Module:
 def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] | None = None) -> Target:
     """A model of the first ``layers`` layers of ``target``, with the target's final norm and output layer.
 
-    Weights, configuration and attention are the target's. Both models use the target's cache.
+    Weights, configuration and attention are the target's. The model can read and write a cache of the target.
 
     Args:
         layers: 1 up to all of the target's.

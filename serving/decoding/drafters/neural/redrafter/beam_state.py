@@ -34,7 +34,7 @@ class ReadPrefix:
 
 
 class BeamState:
-    """A request, from its first draft on. Not thread-safe.
+    """The state of a request, from its first draft on. Not thread-safe.
 
     Attributes:
         request: the request of the last ``begin``.

@@ -41,7 +41,7 @@ class BeamConfig(Checked):
 
     Attributes:
         width: beams per request.
-        length: the most tokens of a beam, and the most steps of the head. The length in training is the best.
+        length: the most tokens of a beam, and the most steps of the head. The best is ``LossConfig.tokens`` of its training.
     """
 
     width: Annotated[int, Within(1, 64)] = 8

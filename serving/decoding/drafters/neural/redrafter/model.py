@@ -85,7 +85,7 @@ class RedrafterHead(torch.nn.Module):
         return embedded if self.config.initial_state == "embedding" else torch.zeros_like(embedded)
 
     def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """The states [..., hidden] after one more token each, int64[...]."""
+        """The states [..., hidden] after each of ``states`` has read one of ``tokens``, int64[...]."""
         embedded = self._embed(tokens)
         if not self.config.recurrent:
             return states + embedded

@@ -4,7 +4,7 @@ Let q be the drafter's distribution and p the target's. A token x sampled from q
 q(x)). The first token that is not accepted is replaced by a sample from the normalised residual (p - q)+. The rest of the
 chain is dropped. The result has the distribution p for any q, if
 
-- q is the distribution that x was sampled from, so temperature, cuts and masks are applied to q;
+- q is the distribution that x was sampled from, so temperature, top-k, top-p, min-p and masks are applied to q;
 - coins and draws are independent of the chain and of each other (``SeededUniforms`` beside ``SeededNoise``);
 - whether a token is verified is decided before it is sampled, so no token is cut off because of its value.
 
@@ -167,5 +167,5 @@ def _check_draft_probs(tokens: npt.NDArray[np.integer[Any]], draft_prob: npt.NDA
         row = int(np.argmin(draft_prob > 0))
         raise InvalidArgument(
             f"token {tokens[row]} in row {row} of the chain has probability 0 in the drafter's distribution; give the "
-            "distribution after all cuts and masks, or None for a chain that was not sampled"
+            "distribution after top-k, top-p, min-p and masks, or None for a chain that was not sampled"
         )

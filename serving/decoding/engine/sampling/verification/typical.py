@@ -33,7 +33,7 @@ def typical_path(
         probabilities: float[n + 1, vocab], the target's processed distribution after the context (row 0) and after each node,
             on any device.
         epsilon: a token of at least this probability is acceptable; above 0, at most 1.
-        delta: share of exp(-entropy) that is acceptable; above 0, at most 1.
+        delta: a token of at least this share of exp(-entropy) is acceptable too; above 0, at most 1.
         allowed: bool[n], the nodes that may be accepted; None for all.
 
     Raises:
