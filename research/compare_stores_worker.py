@@ -33,7 +33,8 @@ def main() -> None:
             return [built.draft(context).tokens.tolist() for context in contexts]
 
         def rebuild(count: int, turn: int) -> list[Any]:
-            return [subprocess.run([*build, str(folder / "again"), corpus], check=True, stdout=subprocess.DEVNULL).returncode]
+            done = subprocess.run([*build, str(folder / "again"), corpus], check=True, stdout=subprocess.DEVNULL)
+            return [done.returncode]
 
         work = {"append": append, "draft": draft, "build": rebuild}
         for line in sys.stdin:
