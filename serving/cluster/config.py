@@ -108,7 +108,7 @@ class StoresConfig:
         return self.register or next((f"{folder}/register" for folder in folders if folder[-1:] not in ("", "/")), "")
 
     def url(self, address: str, name: str = "") -> str:
-        """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""
+        """The URL of datastore ``name``, or of the only one, on the store server at HOST:PORT."""
         return self.client.url(address, name, _by_field(self.options))
 
 
@@ -233,7 +233,7 @@ def read_config(path: str | Path) -> ClusterConfig:
 def config_from(values: object, what: str) -> ClusterConfig:
     """The cluster that ``values`` describe; ``what`` names them in messages. Raises InvalidArgument."""
     if isinstance(values, Mapping) and isinstance(stores := values.get("stores"), Mapping):
-        # without ``copies_at``, which the controller sets
+        # without ``copies_at`` and ``shards_at``, which the cluster sets
         check_keys(f"{what}: stores", stores, [each.name for each in fields(StoresConfig) if each.compare])
     return from_json(ClusterConfig, values, what)
 

@@ -32,7 +32,7 @@ def namespace_of(cluster: str) -> str:
 
 
 class Controller:
-    """Supervises the servers of one cluster, on the head node. Ray restarts it; the servers go on meanwhile.
+    """Supervises the servers of one cluster, on the head node. If it dies, Ray restarts it; the servers go on meanwhile.
 
     The wanted cluster is kept in a file, so that a restarted controller knows of later changes. Thread-safe.
     """

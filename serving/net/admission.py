@@ -16,8 +16,8 @@ RETURNS_PER_SECOND = 250
 """Refused callers that are asked to come back within the same second. More of them would slow down calls that are
 answered."""
 MAX_RETRY_SECONDS = 1.0
-"""Longest time after which a refused caller is asked to come back, unless a quota sets another. Also the time while a
-server starts or stops."""
+"""Longest time after which a refused caller is asked to come back, unless a quota sets another time. A server that starts or
+stops names this time too."""
 
 
 class Readiness:

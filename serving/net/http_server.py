@@ -138,7 +138,7 @@ class HttpServer:
         asyncio.run(self._serve())
 
     def stop(self, seconds: float) -> None:
-        """Let ``run`` return: refuse connections, give running calls ``seconds`` to finish, and cancel the rest."""
+        """Let ``run`` return: refuse connections, give running calls ``seconds`` to finish, and then cancel them."""
         self._config.timeout_graceful_shutdown = cast(int, max(seconds, _LAST_SECONDS))
         self._server.should_exit = True
 
@@ -163,7 +163,7 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection, within ``HttpLimits``. ``pace``: the bytes that the server may read."""
+    """One connection, within ``HttpLimits``. ``pace``: the bytes that the server may read over all connections."""
 
     flow: PacedFlow
 

@@ -37,7 +37,7 @@ def wrap(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable
 def expand(
     output: Any, input_val: Any, cu_num_tokens: Any, replace_from: Any, replace_to: Any, MAX_NUM_TOKENS: Any = None
 ) -> None:
-    """Write each value of ``input_val`` to its rows of ``output``, with ``replace_from`` replaced.
+    """Write each value of ``input_val`` to its rows of ``output``, or ``replace_to`` if the value is ``replace_from``.
 
     Args:
         output: tensor[rows] of any type; ``input_val``: tensor[requests] of the same type.

@@ -1,6 +1,6 @@
 """Serves web pages and their files, and writes a run as one self-contained page.
 
-Pages are static, without an external host, under a strict content security policy.
+Pages are static, load nothing from other hosts, and have a strict content security policy.
 A page names everything relative to its own address, and calls only the server that it comes from.
 """
 

@@ -22,7 +22,8 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same number."""
+"""The most changes of an epoch, the reign of one leader. In epoch e, changes have the numbers from e * EPOCH_NUMBERS on, so no two
+leaders give the same number."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
@@ -76,7 +77,7 @@ class Member:
         self._following = 0  # the epoch whose changes it repeats
         self._led = 0  # the last epoch in which this process led
         self._bid = 0  # the epoch in which it wants to lead
-        self._heard = self._received = clock()  # when the leader last sent anything, and changes
+        self._heard = self._received = clock()  # when the leader last answered or sent a message, and last sent one
         self._complete = self._heard  # when it last had all that the leader had
         self._read_at = float("-inf")  # when the register was read last
         self._sure_at = float("-inf")  # when the register last had this copy in sync
@@ -324,7 +325,7 @@ class Member:
             return
         wanted = self._wanted(value)
         if wanted == set(value.in_sync) and wanted.issuperset(self._feed.silent()):
-            return  # after a swap, do not wait for a copy that became silent while it came in sync
+            return  # else a silent copy that is in neither is still required, and what follows ends this
         self._require({*value.in_sync, *wanted})  # until the register has the change, old and new ones are needed
         try:
             self._register.swap(self.entry.version, replace(value, in_sync=tuple(sorted(wanted))))
@@ -379,7 +380,7 @@ class Member:
             self._note_step()
 
     def _note_step(self) -> None:
-        """Note that each change acknowledged since the register was read is on all copies in sync."""
+        """Note whether this copy was in sync when the register was read: it then has all changes acknowledged before."""
         if self._compared and self.id in self.entry.value.in_sync:
             self._sure_at = self._read_at
 

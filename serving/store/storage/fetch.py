@@ -71,7 +71,7 @@ def fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
 
 
 def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
-    """Bytes of the segment that an interrupted fetch left in ``folder``: all whole parts except the last."""
+    """Bytes of the segment that an interrupted fetch left in ``folder``: whole parts, without the segment's last part."""
     path = _part_path(folder, entry)
     size = path.stat().st_size if path.is_file() else 0
     return min(size, entry.bytes - 1) // PART_BYTES * PART_BYTES

@@ -74,8 +74,8 @@ class MirroredDatastore(WatchedDatastore):
         super().close()
 
     def _look(self) -> bool:
-        """Copy a new generation, if there is one. Returns whether the newest one is here. A damaged segment is fetched
-        each time."""
+        """Copy a new generation, if there is one. Returns whether the newest one is here. A segment that is damaged at the URL
+        is fetched again at each check."""
         try:
             if newest_number(self._remote) != read_manifest(self.path).generation:
                 self._pull()
