@@ -45,7 +45,7 @@ class StoresConfig:
         port: gRPC port on each node; 0 takes a free one. Servers of shards take every second port after ``port``.
         options: further options of ``suffolk serve``.
         client: files with which workers call the store servers.
-        copies: servers of each shard of a published datastore. Fewer if there are too few nodes.
+        copies: servers of each shard of a published datastore with several shards. Fewer if there are too few nodes.
         live: name -> datastore that clients append to.
         register: URL, in storage or etcd, of the register, which records which copy of a live store leads. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it

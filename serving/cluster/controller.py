@@ -114,7 +114,7 @@ class Controller:
         return config.stores.url(address) if slot.spec.kind == "store" else config.workers.url(address)
 
     def _publish(self, topology: PublishedTopology) -> None:
-        """Write the list of stores on this node, because perhaps no server runs here to write it."""
+        """Write the topology files on this node, because perhaps no server runs here to write them."""
         self._topology.publish(topology, self._folder)
 
 

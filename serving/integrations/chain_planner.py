@@ -63,7 +63,7 @@ class ChainPlanner:
         self._unplanned = 0  # tokens that the host verifies for requests without chains
         # of drafting for one request, without rare interruptions: they would delay the pass if there were no drafting
         self._usual = UsualTime()
-        self._left: float | None = None  # when the last step ended
+        self._left: float | None = None  # when the host's last pass began
 
     def begin(self, number: int) -> None:
         """Begin a request."""
@@ -112,8 +112,8 @@ class ChainPlanner:
     def choose_searched(self, numbers: Sequence[int], requests: int, context: float) -> Set[int]:
         """Return the requests among ``numbers`` to search remote datastores for, in a step of ``requests`` requests.
 
-        An accepted token frees the request's place earlier. It saves the request's share of a pass if another request
-        takes that place. If none waits, it saves one row. The mean of both savings is used.
+        An accepted token frees the request's place in the batch earlier. It saves the request's share of a pass if another
+        request takes that place. If none waits, it saves one row. The mean of both savings is used.
         """
         seconds = self._costs.time(requests, requests, context)
         row = seconds if requests == 1 else self._costs.slope
@@ -135,7 +135,7 @@ class ChainPlanner:
             requests: requests that decode in the pass.
             context: mean context length of the requests, in tokens.
             seconds: time to draft all ``chains``.
-            least: tokens that the host verifies for each request in any case. It also has the requests without chains.
+            least: tokens that the host verifies for each request in any case, also for requests without chains.
         """
         if searched:
             self._gate.learn_time(len(searched), seconds)
@@ -210,7 +210,7 @@ class DatastoreGate:
     """
 
     def __init__(self) -> None:
-        self._costs = LinearCosts(seconds=1e-9)  # the first step searches
+        self._costs = LinearCosts(seconds=1e-9)  # nearly 0, so the first step searches
         self._overall = Estimate(_GAIN)
         self._gains: dict[int, Estimate] = {}
         self._saved = 0.0

@@ -49,8 +49,8 @@ class FinishedText:
 
     Attributes:
         key: the host's id; None if there is none.
-        tokens: int32[n], prompt and generated tokens. If the host passes only the end of each text, ``tokens`` has only
-            that.
+        tokens: int32[n], prompt and generated tokens. If the host passes only the end of each text, ``tokens`` has only the
+            end.
         prompt_tokens: length of the prompt.
     """
 

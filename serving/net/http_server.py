@@ -31,7 +31,7 @@ READ_BURST = 4 << 20
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
-"""Seconds for one read of a request."""
+"""Default of ``read_seconds`` and ``write_seconds`` in ``HttpLimits``."""
 IDLE_SECONDS = 95.0
 """Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds.
 They must close first. Otherwise the server may close a connection while a request is on the way."""

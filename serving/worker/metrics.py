@@ -41,7 +41,7 @@ VLLM_COUNTERS = {
     "nodes_verified": ("vllm:spec_decode_num_draft_tokens", "Drafted tokens that the target verified"),
     "accepted": ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens in texts"),
 }
-"""The same counters under vLLM's names, so that vLLM dashboards work for a worker."""
+"""Counters with vLLM's names, so that dashboards for vLLM work for a worker."""
 VLLM_POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos"
 DRAFTED_COUNTERS = {
     "proposed": "Nodes that drafters returned",

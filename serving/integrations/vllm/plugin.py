@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.integrations.vllm.patches import KEY, expand, is_tested, wrap
+from suffolk.serving.integrations.vllm.patches import KEY, expand, is_supported, wrap
 from suffolk.serving.integrations.vllm.proposer import Proposer
 
 
@@ -71,7 +71,7 @@ def register() -> None:
     that leaves temperatures of drafted rows uninitialised is replaced. Without the replacement, sampled output on CPUs
     is garbage with any drafter. Greedy output is correct.
     """
-    if is_tested():
+    if is_supported():
         from vllm.v1.worker.worker_base import WorkerWrapperBase
 
         wrap(WorkerWrapperBase, "init_device", lambda init: lambda worker: _init_device(init, worker))

@@ -38,7 +38,7 @@ class Speculator:
     draft_logits = None
 
     def __init__(self, vllm_config: Any, device: torch.device, req_states: Any) -> None:
-        """``req_states``: vLLM's ``RequestState``. Raises Unsupported for an untested version of vLLM and for several ranks."""
+        """``req_states``: vLLM's ``RequestState``. Raises Unsupported for an unsupported version of vLLM and for several ranks."""
         require_version()
         if vllm_config.parallel_config.world_size > 1:
             raise Unsupported("suffolk.vllm.Speculator drafts on one GPU; set tensor and pipeline parallelism to 1")

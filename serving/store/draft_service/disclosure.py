@@ -24,8 +24,7 @@ T = TypeVar("T")
 _PART = 32
 """Number of texts that are counted between two checks of the deadline."""
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
-"""(entries, texts) -> for each text, whether it is frequent: enough documents hold it. Text i belongs to entries[i]. A text
-with a part that is not frequent is not frequent either."""
+"""(entries, texts) -> for each text, whether it is frequent, that is, in enough documents. Text i belongs to entries[i]."""
 LOG = logging.getLogger("suffolk.server")
 
 

@@ -90,7 +90,7 @@ class Member:
         """Decide what is next. Returns the id and the epoch of the leader to follow; None if there is none.
 
         Raises:
-            SuffolkError: the register does not answer. Work that was begun goes on.
+            SuffolkError: the register does not answer. The copy still leads or follows as before.
         """
         with self._deciding:
             if self._feed.leads:
@@ -285,7 +285,7 @@ class Member:
         return self._clock() - self._heard > SILENT_SECONDS
 
     def _take_lead(self, in_sync: Sequence[str] | None = None) -> None:
-        """Try to become the leader. ``in_sync``: the copies that stay in sync; None: all copies except a leader that is gone."""
+        """Try to become the leader. ``in_sync``: the copies to keep in sync; None: all, or all but the former leader if enough."""
         value = self.entry.value
         if in_sync is None:
             rest = [each for each in value.in_sync if each != value.leader or each == self.id]

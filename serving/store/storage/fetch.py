@@ -34,7 +34,7 @@ def fetch_segments(
     """Fetch the segments ``entries`` of ``manifest`` to ``folder``. A file gets its name when it is complete, verified and
     synced.
 
-    Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
+    Parts are written in order to ``.NAME.part``. A further call goes on after the last whole part there. Memory: 128 MiB.
 
     Raises:
         Corruption: a file at the URL is damaged, or has another size.
