@@ -83,7 +83,7 @@ class AdmissionController:
 
     @contextmanager
     def admit_call(self, places: int = 1) -> Iterator[None]:
-        """Count one call as running. It occupies ``places`` places, for example one per text.
+        """Count one call as running. It occupies ``places`` places, for example one per generated text.
 
         Raises:
             ResourceExhausted: fewer than ``places`` places are free.

@@ -256,8 +256,8 @@ class LimitedProtocol(H11Protocol):
 
 
 async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request with two lengths, and close its connection. A proxy may use the other length, and take the bytes after it
-    for another request."""
+    """Refuse a request with two lengths, and close its connection. A proxy may use the length that this server does not use, and
+    take the bytes after it for another request."""
     names = {name for name, _ in scope.get("headers", ())}
     if {b"content-length", b"transfer-encoding"} <= names:
         problem = "the request has both Content-Length and Transfer-Encoding; send one of them\n"

@@ -98,7 +98,7 @@ class Usage:
 
         Args:
             added: the growth of ``stored``. For 0 or less there is always room.
-            stored: counts the tenant's stored tokens. It is called only if the tenant has a quota.
+            stored: counts the tenant's stored tokens. It is called only if the tenant has a quota for them.
 
         Raises:
             QuotaExceeded: there is no room.

@@ -100,7 +100,7 @@ def embedded(value: Any) -> str:
 
 
 def bundled(entry: str) -> str:
-    """The static module ``entry`` and the modules that it imports, as one script. Their top-level names differ."""
+    """The static module ``entry`` and the modules that it imports, as one script. REQUIRES: their top-level names differ."""
     order: list[str] = []
 
     def visit(name: str) -> None:

@@ -307,7 +307,7 @@ class Member:
     def _keep_lead(self) -> None:
         """As leader: check whether another leader was chosen, and change which copies are in sync."""
         try:
-            self.read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
+            self.read(0 if self._feed.silent() else READ_SECONDS)  # silent copies may follow another leader
         except SuffolkError:
             if self._clock() - self._read_at > LOST_SECONDS and self._feed.silent():
                 self._stop_leading(f"{self.name} has lost its copies and the register; another copy may lead")
@@ -316,7 +316,7 @@ class Member:
             log = self._writer.log
             refused = log.refusal if len(self.entry.value.in_sync) > 1 else None
             if (failure := log.failure or refused) is not None:
-                self._heard = self._clock()  # another copy goes first
+                self._heard = self._clock()  # waits, so that another copy may take the lead
                 self._stop_leading(f"{self.name} does not lead any more: {failure}")
         value = self.entry.value
         if (value.epoch, value.run) != (self._led, self._run):
