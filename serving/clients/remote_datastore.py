@@ -154,7 +154,7 @@ class RemoteDatastore(RemoteWriter):
         return self._start(self._lookup(query), deadline)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. Ignores the breaker. The service limits the numbers (limits.py)."""
+        """See ``Retriever.occurrences``. Ignores the breaker. ``check_occurrences`` has the limits of the query's numbers."""
         limits.check_occurrences(query.limit, query.context, query.before)
         ids = to_tokens(query.pattern, "pattern")
         request = draft_pb2.OccurrencesRequest(

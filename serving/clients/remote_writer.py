@@ -54,7 +54,7 @@ class RemoteWriter(Appendable):
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
-        """See ``LiveStore.append_batch``. One call takes 4 MiB, about a million tokens."""
+        """See ``LiveStore.append_batch``. One call may have 4 MiB, about a million tokens."""
         key = new_key() if key is None else key
         try:
             return self.append_once(documents, group, replace, key)

@@ -45,7 +45,7 @@ class StoresConfig:
         port: gRPC port on each node; 0 takes a free one. Servers of shards take every second port after ``port``.
         options: further options of ``suffolk serve``.
         client: files with which workers call the store servers.
-        copies: servers of each shard of a published datastore. Fewer if there are too few nodes.
+        copies: servers of each shard of a published datastore with several shards. Fewer if there are too few nodes.
         live: name -> datastore that clients append to.
         register: URL, in storage or etcd, of the register, which records which copy of a live store leads. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
@@ -108,7 +108,7 @@ class StoresConfig:
         return self.register or next((f"{folder}/register" for folder in folders if folder[-1:] not in ("", "/")), "")
 
     def url(self, address: str, name: str = "") -> str:
-        """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""
+        """The URL of datastore ``name``, or of the only one, on the store server at HOST:PORT."""
         return self.client.url(address, name, _by_field(self.options))
 
 
@@ -233,7 +233,7 @@ def read_config(path: str | Path) -> ClusterConfig:
 def config_from(values: object, what: str) -> ClusterConfig:
     """The cluster that ``values`` describe; ``what`` names them in messages. Raises InvalidArgument."""
     if isinstance(values, Mapping) and isinstance(stores := values.get("stores"), Mapping):
-        # without ``copies_at``, which the controller sets
+        # without ``copies_at`` and ``shards_at``, which the cluster sets
         check_keys(f"{what}: stores", stores, [each.name for each in fields(StoresConfig) if each.compare])
     return from_json(ClusterConfig, values, what)
 

@@ -32,7 +32,7 @@ def namespace_of(cluster: str) -> str:
 
 
 class Controller:
-    """Supervises the servers of one cluster, on the head node. Ray restarts it; the servers go on meanwhile.
+    """Supervises the servers of one cluster, on the head node. If it dies, Ray restarts it; the servers go on meanwhile.
 
     The wanted cluster is kept in a file, so that a restarted controller knows of later changes. Thread-safe.
     """
@@ -114,7 +114,7 @@ class Controller:
         return config.stores.url(address) if slot.spec.kind == "store" else config.workers.url(address)
 
     def _publish(self, topology: PublishedTopology) -> None:
-        """Write the list of stores on this node, because perhaps no server runs here to write it."""
+        """Write the topology files on this node, because perhaps no server runs here to write them."""
         self._topology.publish(topology, self._folder)
 
 

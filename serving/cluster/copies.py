@@ -19,7 +19,7 @@ from suffolk.serving.store.replication.servicer import MAX_FOLLOWERS
 
 MAX_COPIES = 1 + MAX_FOLLOWERS
 Placement = Mapping[str, Mapping[str, str]]
-"""Key of a shard -> node -> HOST:PORT of its copy there. The first node may lead first."""
+"""Key of a shard -> node -> HOST:PORT of its copy there. The copy on the first node may become the first leader."""
 
 
 def with_copies(config: ClusterConfig, nodes: Sequence[RayNode], before: Mapping[str, str]) -> ClusterConfig:
@@ -161,7 +161,7 @@ def _require_copies(shard: ClusterShard, found: Collection[str]) -> None:
 
 
 def _load(node: RayNode, placed: Placement) -> tuple[int, int]:
-    """Number of copies on a node, and how many of them lead first."""
+    """Number of copies on a node, and how many of them may become the first leader of their shard."""
     firsts = sum(next(iter(found), "") == node.name for found in placed.values())
     return sum(node.name in found for found in placed.values()), firsts
 

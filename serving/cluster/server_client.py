@@ -38,8 +38,8 @@ class ServerClient:
         return {name: path for name, path in asdict(self).items() if path}
 
     def check(self, of: str, options: Mapping[str, Any]) -> None:
-        """Raises InvalidArgument: a path is not absolute, or is given although servers with these ``options`` need no
-        files.
+        """Raises InvalidArgument: a path is not absolute, only one of cert and key is given, or there is a file for TLS although
+        servers with these ``options`` use no TLS.
 
         ``of``: stores or workers, for messages.
         """

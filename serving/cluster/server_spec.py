@@ -69,7 +69,7 @@ class ServerSpec:
 def wanted_servers(config: ClusterConfig, nodes: Sequence[RayNode]) -> dict[str, ServerSpec]:
     """Name -> spec of all servers of ``config``, stores first. ``nodes``: the nodes that are alive.
 
-    Nodes that joined after ``check_stores`` get no store once there are MAX_REPLICAS stores, because the list holds no
+    Nodes that joined after ``check_stores`` get no store once there are MAX_REPLICAS stores, because a topology file lists no
     more.
     """
     return {spec.name: spec for spec in [*_stores(config, nodes), *_shards(config, nodes), *_workers(config)]}

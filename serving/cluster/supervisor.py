@@ -120,7 +120,7 @@ class Supervisor:
     """
 
     def __init__(self, config: ClusterConfig, namespace: str, on_topology: Callable[[PublishedTopology], None]) -> None:
-        """``on_topology``: called with each list of stores; it must not raise."""
+        """``on_topology``: called with each new version of the topology files; it must not raise."""
         self.config = config
         self._namespace = namespace
         self._on_topology = on_topology
@@ -221,8 +221,8 @@ class Supervisor:
         slot.change("starting", slot.actor.start.remote(self._topology))
 
     def _publish(self) -> None:
-        """Write changed topology files on every node. An empty list is not written, so that clients try the last stores
-        again."""
+        """Write changed topology files on every node. While no store server is ready, their old file stays, so that clients try
+        its servers again."""
         stores = {
             slot.placed.node.name: address
             for slot in self._slots.values()

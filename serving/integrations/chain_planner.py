@@ -1,4 +1,4 @@
-"""Plans searches and chains, which must save more time than they add to the host's step. A chain may be empty."""
+"""Chooses requests to search remote datastores for, and cuts chains (drafts with one path), so that both save the host time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Sent:
 class ChainPlanner:
     """Runs the engine's ``Planner`` on pass times measured between two steps of the host. Not thread-safe.
 
-    The first timed pass has no drafts. Later passes are planned with a prior time of a row; each pass corrects it.
+    Without ``row_cost``, drafting begins after the first timed pass, with a prior time of a row that later passes correct.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class ChainPlanner:
         self._ready = row_cost is not None
         self._open: set[int] = set()
         self._sent: dict[int, _Sent] = {}
-        self._unplanned = 0  # verified tokens of requests without chains
-        # seconds per drafted request, without interruptions, which would hit the pass instead
+        self._unplanned = 0  # tokens that the host verifies for requests without chains
+        # of drafting for one request, without rare interruptions: they would delay the pass if there were no drafting
         self._usual = UsualTime()
-        self._left: float | None = None  # when the last step ended
+        self._left: float | None = None  # when the host's last pass began
 
     def begin(self, number: int) -> None:
         """Begin a request."""
@@ -85,7 +85,7 @@ class ChainPlanner:
         Args:
             generated: new tokens of each request that decoded in the pass.
             context: mean context length of these requests, in tokens.
-            timed: whether the pass read no prompts.
+            timed: whether to learn the time of the pass, because it read no prompts.
         """
         if not generated:
             return
@@ -106,14 +106,14 @@ class ChainPlanner:
                 self._gate.learn_gain(number, float(alone[:accepted].sum() - row * alone[:verified].sum()))
 
     def may_draft(self, number: int) -> bool:
-        """Whether to draft for a request in this step. Call once per step."""
+        """Whether to draft for a request in this step. Call once per step and request."""
         return self._planner.may_draft(number) and self._ready
 
     def choose_searched(self, numbers: Sequence[int], requests: int, context: float) -> Set[int]:
         """Return the requests among ``numbers`` to search remote datastores for, in a step of ``requests`` requests.
 
-        An accepted token frees the request's place earlier. It saves the request's share of a pass if another request
-        takes that place. If none waits, it saves one row. The mean of both savings is used.
+        An accepted token frees the request's place in the batch earlier. It saves the request's share of a pass if another
+        request takes that place. If none waits, it saves one row. The mean of both savings is used.
         """
         seconds = self._costs.time(requests, requests, context)
         row = seconds if requests == 1 else self._costs.slope
@@ -134,8 +134,8 @@ class ChainPlanner:
             searched: requests for which remote datastores were searched.
             requests: requests that decode in the pass.
             context: mean context length of the requests, in tokens.
-            seconds: drafting time.
-            least: tokens that the host verifies for each request in any case. It also has the requests without chains.
+            seconds: time to draft all ``chains``.
+            least: tokens that the host verifies for each request in any case, also for requests without chains.
         """
         if searched:
             self._gate.learn_time(len(searched), seconds)
@@ -205,12 +205,12 @@ def masked_tree(tree: DraftTree, last: int, width: int) -> tuple[Tokens, Masks]:
 class DatastoreGate:
     """Chooses the requests to search for: those whose recent searches saved more time than they took. Not thread-safe.
 
-    For all other requests, rare trial searches spend a budget. A new request starts with the
-    mean gain of all requests.
+    Rare trials search for all requests. They spend a budget, a share of the time of all passes (TRIALS). A new request
+    starts with the mean gain of all requests.
     """
 
     def __init__(self) -> None:
-        self._costs = LinearCosts(seconds=1e-9)  # the first step searches
+        self._costs = LinearCosts(seconds=1e-9)  # nearly 0, so the first step searches
         self._overall = Estimate(_GAIN)
         self._gains: dict[int, Estimate] = {}
         self._saved = 0.0

@@ -37,8 +37,8 @@ Result = TypeVar("Result")
 _NODES = 2
 """Nodes to look up per token of the longest chain. More nodes take longer and do not improve chains."""
 CHAIN_MATCHES = (3,)
-"""``short_matches`` of a host that verifies chains. A chain is one path. More endings add cost, but no accepted
-tokens."""
+"""``short_matches`` of a host that verifies chains. More lengths add cost, but no accepted tokens, because a chain is one
+path."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
 """Settings for requests with sampling, because the host's noise is unknown."""
 
@@ -49,8 +49,8 @@ class FinishedText:
 
     Attributes:
         key: the host's id; None if there is none.
-        tokens: int32[n], prompt and generated tokens. If the host passes only the end of each text, ``tokens`` has only
-            that.
+        tokens: int32[n], prompt and generated tokens. If the host passes only the end of each text, ``tokens`` has only the
+            end.
         prompt_tokens: length of the prompt.
     """
 
@@ -88,7 +88,7 @@ class DraftCore:
             tokenizer: the model's folder, its tokenizer.json or hub name; None to skip the comparison of tokenizers.
             on_finish: called with each ended text, for example to append it to a datastore.
             clock: returns seconds; used to time passes.
-            short_matches: lengths of shorter endings to look up besides the longest match.
+            short_matches: lengths of shorter suffixes of the text to look up besides the longest match.
             host_drafts: whether the host has a drafter of its own, whose chains ``draft_chains`` gets.
 
         Raises:

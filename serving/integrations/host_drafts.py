@@ -23,7 +23,7 @@ class HostDrafts(RetrievalSource):
     """The host's chains. The hybrid drafter merges them with retrieved trees. Not thread-safe.
 
     The host gives tokens without probabilities. So a score is the product of the learned acceptance at each depth.
-    Retrieved continuations of each chain were measured: they add no accepted tokens (docs/how-to/vllm.md).
+    No continuations of a chain are retrieved, because in measurements they added no accepted tokens (docs/how-to/vllm.md).
     """
 
     name = "host"

@@ -7,14 +7,14 @@ import numpy as np
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Floats
 
 _ROW_COST = 0.1
-"""Prior time of one more row, as a share of a pass with one row. A model of 135M parameters on a CPU core needs half of
-it."""
+"""Prior time of one more row, as a share of a pass with one row. For a model of 135M parameters on a CPU core, half of
+this was measured."""
 _MEMORY = 0.99
 """Decay factor per pass: about the last hundred passes count."""
 _OUTLIER = 1.5
 """Times are clipped to this multiple of the expected time, and to its inverse, because other programs disturb passes."""
 _FEW = 8.0
-"""Long times are clipped only from this weight of passes on, because the prior slope can be far too low."""
+"""Long times are clipped only after about this many passes, because the prior slope can be far too low."""
 _RESTART = 2.0
 """A pass that takes less than the expected time divided by this restarts the fit: the first passes of a host can be
 slow."""

@@ -106,7 +106,8 @@ class RunningRequests:
     def update(self, contexts: Sequence[Context]) -> tuple[list[RunningRequest], list[RunningRequest]]:
         """Return the new or continued request of each context, and the ended requests.
 
-        A request with an id ends if it is replaced. A request without an id ends after ``_UNSEEN`` steps in which it is absent.
+        A request with an id ends if a context with this id does not continue its text. A request without an id ends after
+        ``_UNSEEN`` steps in which it is absent.
         """
         self._step += 1
         ended: list[RunningRequest] = []

@@ -16,8 +16,8 @@ RETURNS_PER_SECOND = 250
 """Refused callers that are asked to come back within the same second. More of them would slow down calls that are
 answered."""
 MAX_RETRY_SECONDS = 1.0
-"""Longest time after which a refused caller is asked to come back, unless a quota sets another. Also the time while a
-server starts or stops."""
+"""Longest time after which a refused caller is asked to come back, unless a quota sets another time. A server that starts or
+stops names this time too."""
 
 
 class Readiness:
@@ -83,7 +83,7 @@ class AdmissionController:
 
     @contextmanager
     def admit_call(self, places: int = 1) -> Iterator[None]:
-        """Count one call as running. It occupies ``places`` places, for example one per text.
+        """Count one call as running. It occupies ``places`` places, for example one per generated text.
 
         Raises:
             ResourceExhausted: fewer than ``places`` places are free.

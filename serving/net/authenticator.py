@@ -26,7 +26,7 @@ class Authenticator:
     rules stay valid. Running calls keep their identity.
 
     Attributes:
-        usages: the usage of each tenant within its quota.
+        usages: what each tenant uses of its quota.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:

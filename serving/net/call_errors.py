@@ -1,4 +1,4 @@
-"""Errors of calls: their gRPC codes and HTTP statuses, their form in gRPC, and the messages of clients."""
+"""Errors of calls: their gRPC codes and HTTP statuses, their form in gRPC, and the messages that clients raise for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ERRORS: dict[grpc.StatusCode, type[SuffolkError]] = {
     grpc.StatusCode.UNAUTHENTICATED: errors.PermissionDenied,
 }
 RETRY_KEY = "grpc-retry-pushback-ms"
-"""Trailer of a refused gRPC call: milliseconds after which to try again (gRPC's A6). HTTP answers have Retry-After."""
+"""Trailer of a refused gRPC call: milliseconds after which to try again (gRPC proposal A6). HTTP answers have Retry-After."""
 DOMAIN = "suffolk"
 """Domain of each ``ErrorInfo``. It shows a client that Suffolk, and not gRPC, ended the call."""
 CONNECT_ERRORS = {
@@ -87,7 +87,7 @@ def _kind(error: SuffolkError) -> type[SuffolkError]:
 
 
 def retry_seconds(error: Exception) -> float | None:
-    """When the call that ``error`` refused may be tried again; None if the same call would fail again."""
+    """Seconds until the call that ``error`` refused may be tried again; None if the same call would fail again."""
     if isinstance(error, Unavailable):
         return error.retry_seconds or MAX_RETRY_SECONDS
     return error.retry_seconds if isinstance(error, SuffolkError) else None
@@ -122,7 +122,7 @@ def sent_error(error: grpc.RpcError, url: str) -> SuffolkError | None:
     """The inverse of ``abort_call``, with ``url`` before the message. None if the call was not ended by a server of Suffolk."""
     try:
         status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it is a Call too
-    except ValueError:  # another code than gRPC's
+    except ValueError:  # the code in the details differs from the code of the call
         return None
     info, bad = ErrorInfo(), BadRequest()
     for detail in status.details if status else ():

@@ -97,7 +97,7 @@ def open_channel(
         ("grpc.keepalive_timeout_ms", round(1000 * keepalive_timeout)),  # sets TCP_USER_TIMEOUT too
     ]
     if parse_endpoint(url.target, "URL").is_private():
-        options.append(("grpc.enable_http_proxy", 0))  # the proxy in http_proxy would look on its own machine
+        options.append(("grpc.enable_http_proxy", 0))  # the proxy would connect to its own loopback
     if ping is not None:  # otherwise gRPC delays the third ping of a stream without data by a minute
         options += [
             ("grpc.http2.max_pings_without_data", 0),

@@ -30,7 +30,7 @@ class CallInterceptor(grpc.ServerInterceptor):
     With tracing on, these calls also have a span. Health checks need no identity.
 
     Answers with INVALID_ARGUMENT if a request is not a valid protobuf message. Without this, gRPC would report an error of the
-    server. A method that takes a stream gets the DecodeError instead of the message.
+    server. A method that takes a stream and returns one reply gets the DecodeError instead of the message.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """

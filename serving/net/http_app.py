@@ -55,7 +55,7 @@ def build_app(
     """An application with ``routes`` and the pages of all servers.
 
     Args:
-        metrics: counts requests that are refused before they reach a route; names of routes are methods in it.
+        metrics: counts requests that are refused before they reach a route. A route's name is the label ``method``.
         ready: set while calls are accepted.
         error_body: converts errors of routes to JSON.
         authenticator: finds the caller of a request.
@@ -84,8 +84,7 @@ def build_app(
 
 
 def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> Exception:
-    """``error``. If the path is not served, the message also lists the paths of ``routes``, without files of web
-    pages."""
+    """``error``; if the path is not served, an error whose message lists the paths of ``routes``."""
     if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
         return error
     methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}

@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests and errors. Requests are bounded in size, take turns, and are parsed by pydantic."""
+"""Bodies of HTTP requests and errors. Pydantic parses requests. Their size is bounded, and large ones take turns."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
-"""The largest body, in bytes, whose invalid value a message shows. The value may be the whole body."""
+"""Bytes of a body above which messages do not show an invalid value, because the value may be the whole body."""
 _KEYS = 200
-"""Characters of the names of a body's fields that a message shows."""
+"""Most characters in a message that lists the keys of a body."""
 _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
 _CHARSETS = (*_UTF8, "utf-16", "utf-16le", "utf-16be", "utf-32", "iso-8859-1", "latin1", "windows-1252", "cp1252")
@@ -143,10 +143,10 @@ async def _discard(request: Request) -> None:
 
 
 def parse_body(kind: type[Body], data: bytes, check_given: Callable[[Mapping[str, Any]], None] | None = None) -> Body:
-    """``data`` as a ``kind``. Raises InvalidField with the first invalid field, its value and the expected form.
+    """``data`` as a ``kind``. Raises InvalidField with one invalid field (see ``_reach``), its value and the expected form.
 
-    ``check_given``: called with the fields of a body that lacks a required one. It may raise InvalidField for a field of another
-    path.
+    ``check_given``: called with the fields of a body that lacks a required field. It may raise InvalidField for a field that
+    belongs to another path of the API.
     """
     try:
         return kind.model_validate_json(data.removeprefix(BOM_UTF8))
@@ -187,8 +187,8 @@ def shown(value: Any) -> str:
 
 
 def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
-    """Sort key of a union's errors. A list that is too long comes first, because its items matched. Then come the
-    deepest and furthest matches."""
+    """Sort key of errors: the largest is reported. This is a list that is too long, because its items matched; otherwise the
+    deepest error, and of equally deep ones the error with the largest indices."""
     return error["type"] == "too_long", len(error["loc"]), [part for part in error["loc"] if isinstance(part, int)]
 
 
@@ -220,7 +220,7 @@ _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
 
 class LargeBodies:
     """Parses the bodies of one server in threads. Large bodies share one thread, for at most a tenth of the time. So waiting
-    bodies occupy no thread that other calls need. A single caller does not wait.
+    bodies occupy no thread that other calls need. A large body after a pause does not wait.
     """
 
     def __init__(self, turns: DutyCycle | None = None) -> None:
@@ -255,7 +255,8 @@ def error_response(error: Exception, error_body: ErrorBody) -> Response:
 
 
 def plain_error(status: HTTPStatus, error: Exception) -> dict[str, Any]:
-    """{"error": {"code", "message"}}, with "field", "change" and "retry_seconds" if known. The code is gRPC's, or HTTP's."""
+    """{"error": {"code", "message"}}, with "field", "change" and "retry_seconds" if known. The code is gRPC's for a
+    SuffolkError, and HTTP's for an HTTPException."""
     if not isinstance(error, SuffolkError):
         return {"error": {"code": status.name, "message": message(error)}}
     data: dict[str, Any] = {"field": error.field, "change": error.change if error.change == "none" else None}

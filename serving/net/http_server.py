@@ -35,7 +35,7 @@ READ_BURST = 4 << 20
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
-"""Seconds for one read of a request."""
+"""Default of ``read_seconds`` and ``write_seconds`` in ``HttpLimits``."""
 IDLE_SECONDS = 95.0
 """Seconds after which a connection without a request is closed. Proxies and clients close idle connections after 4 to 90 seconds.
 They must close first. Otherwise the server may close a connection while a request is on the way."""
@@ -148,7 +148,7 @@ class HttpServer:
         asyncio.run(self._serve())
 
     def stop(self, seconds: float) -> None:
-        """Let ``run`` return: refuse connections, give running calls ``seconds`` to finish, and cancel the rest."""
+        """Let ``run`` return: refuse connections, give running calls ``seconds`` to finish, and then cancel them."""
         self._config.timeout_graceful_shutdown = cast(int, max(seconds, _LAST_SECONDS))
         self._server.should_exit = True
 
@@ -173,7 +173,7 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection, within ``HttpLimits``. ``pace``: the bytes that the server may read."""
+    """One connection, within ``HttpLimits``. ``pace``: the bytes that the server may read over all connections."""
 
     flow: PacedFlow
 
@@ -278,8 +278,8 @@ class LimitedProtocol(H11Protocol):
 
 
 async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send, error_body: ErrorBody) -> None:
-    """Refuse a request with two lengths, and close its connection. A proxy may use the other length, and take the bytes after it
-    for another request."""
+    """Refuse a request with two lengths, and close its connection. A proxy may use the length that this server does not use, and
+    take the bytes after it for another request."""
     names = {name for name, _ in scope.get("headers", ())}
     if {b"content-length", b"transfer-encoding"} <= names:
         problem = "the request has both Content-Length and Transfer-Encoding; send one of them"

@@ -42,9 +42,9 @@ class NullsBody(BaseModel):
 
 
 class ClosedObject(BaseModel):
-    """An object of a body that may have no other keys.
+    """An object of a body. Keys without a field in this class are refused.
 
-    ``path``: path of the object, with a dot at its end. ``off``: keys of other servers that may be null or false.
+    ``path``: path of the object, with a dot at its end. ``off``: keys that other servers know, and that may be null or false.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")

@@ -118,7 +118,7 @@ class RequestMetrics:
 def labelled(
     kind: type[FamilyT], name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
 ) -> FamilyT:
-    """A family of metrics. ``values``: the values of ``labels``, with the number of each metric."""
+    """A family of metrics. ``values``: for each metric, the values of its ``labels``, and its number."""
     family = kind(name, text, labels=labels)
     for label_values, value in values:
         family.add_metric(label_values, value)

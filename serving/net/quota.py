@@ -51,8 +51,8 @@ class QuotaExceeded(ResourceExhausted):
 class Usage:
     """Counts the calls and queries of one tenant, and refuses calls beyond its quota. Thread-safe.
 
-    Rates are token buckets that hold one second's worth, and at least one call. A batch with more queries than a bucket
-    can hold passes if the bucket is full. It leaves a debt, so the tenant stays within its rate in the long run.
+    Each rate is a token bucket that holds the calls or queries of one second, and at least one. A batch with more queries than
+    its bucket can hold passes if the bucket is full. It leaves a debt, so the tenant stays within its rate in the long run.
 
     Attributes:
         tenant: its name.
@@ -98,7 +98,7 @@ class Usage:
 
         Args:
             added: the growth of ``stored``. For 0 or less there is always room.
-            stored: counts the tenant's stored tokens. It is called only if the tenant has a quota.
+            stored: counts the tenant's stored tokens. It is called only if the tenant has a quota for them.
 
         Raises:
             QuotaExceeded: there is no room.

@@ -117,7 +117,7 @@ class Server(ABC):
         """Name of the model or the datastores, for ``announcement``."""
 
     def cancel_calls(self) -> None:
-        """Let calls that outlast the grace period end with an error. Close the connections of the others."""
+        """Let calls that outlast the grace period end with an error. ``stop`` then closes the connections of other calls."""
         LOG.warning("the grace period of %g s is over: %d calls are cut off", self.config.grace, self.in_flight())
 
     def in_flight(self) -> int:
@@ -196,7 +196,7 @@ class Server(ABC):
 
     def stop(self) -> None:
         """Report NOT_SERVING, and answer calls for ``drain`` more seconds. Then refuse new calls, wait up to ``grace`` seconds for
-        running ones, and cancel the rest.
+        running ones, and cancel those that still run.
 
         Returns when all servers and threads have stopped.
 

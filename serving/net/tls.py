@@ -77,7 +77,7 @@ class ServerTls:
         return fetch
 
     def _enter(self, connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> None:
-        """OpenSSL calls this for each connection, even if the client names no server."""
+        """Use the newest certificates. OpenSSL calls this for each connection, even if the client names no server."""
         connection.context = self._context
 
     def _make_context(self) -> ssl.SSLContext:

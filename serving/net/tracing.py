@@ -1,4 +1,4 @@
-"""Spans of calls, if tracing is on. The context travels in the W3C header ``traceparent``, over HTTP and gRPC.
+"""Spans of calls, if tracing is on. The trace context travels in the W3C header ``traceparent``, over HTTP and gRPC.
 
 Needs the extra ``otel``. While tracing is off, nothing of OpenTelemetry is imported, and no span costs anything.
 """

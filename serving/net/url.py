@@ -5,10 +5,9 @@
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
 NAME is a datastore of a draft service: STORE, or TENANT/STORE. NAME may be omitted if the caller sees only one datastore.
-Several datastores are searched as one: STORE:WEIGHT,STORE (``messages/choices.py``). ``fanout/topology.py`` has the
-addresses of several servers. The URL of a worker has no NAME. ``deadline_ms=N`` (as in
-grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts and lookups. ``token_file=FILE`` names a file with the
-caller's token in its first line.
+Several datastores are searched as one: STORE:WEIGHT,STORE (``messages/choices.py``). ``clients/fanout/topology.py`` parses URLs
+of several servers. The URL of a worker has no NAME. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the
+deadline of drafts and lookups. ``token_file=FILE`` names a file with the caller's token in its first line.
 """
 
 from __future__ import annotations

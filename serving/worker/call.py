@@ -78,8 +78,8 @@ class StepJoiner:
     """Joins the steps of one stream that arrive within one interval. Not thread-safe.
 
     The first step, always of one token, and the last step are sent immediately. Joining hides the number of accepted tokens per
-    step. Otherwise the packet sizes and times of an encrypted stream reveal these numbers, and they reveal the topic of a text
-    (arXiv 2411.01076).
+    step. Otherwise the packet sizes and times of an encrypted stream reveal these numbers, and the numbers reveal the topic of
+    the text (arXiv 2411.01076).
     """
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -22,10 +22,10 @@ from suffolk.serving.store.draft_service.datastore_metrics import DatastoreMetri
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 COUNTERS = {
     "passes": ("suffolk_target_passes", "Forward passes of the target"),
-    "rows": ("suffolk_target_rows", "Rows of those passes: prompt tokens, last tokens, nodes of draft trees"),
+    "rows": ("suffolk_target_rows", "Rows of the target's passes: prompt tokens, last tokens, nodes of draft trees"),
     "batched_requests": ("suffolk_batched_requests", "Requests in a pass, summed over passes"),
     "prompt_tokens": ("suffolk_prompt_tokens", "Prompt tokens read"),
-    "cached_tokens": ("suffolk_cached_prompt_tokens", "Prompt tokens not read, because other texts had their rows"),
+    "cached_tokens": ("suffolk_cached_prompt_tokens", "Prompt tokens not read, because the KV cache had their rows"),
     "tokens": ("suffolk_generated_tokens", "Tokens generated"),
     "steps": ("suffolk_decode_steps", "Passes after the prompt, summed over requests"),
     "draft_calls": ("suffolk_draft_calls", "Steps in which a drafter was called, summed over requests"),
@@ -41,7 +41,7 @@ VLLM_COUNTERS = {
     "nodes_verified": ("vllm:spec_decode_num_draft_tokens", "Drafted tokens that the target verified"),
     "accepted": ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens in texts"),
 }
-"""The same counters under vLLM's names, so that vLLM dashboards work for a worker."""
+"""Counters with vLLM's names, so that dashboards for vLLM work for a worker."""
 VLLM_POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos"
 DRAFTED_COUNTERS = {
     "proposed": "Nodes that drafters returned",

@@ -20,8 +20,8 @@ from suffolk.serving.clients.fanout.replica_set import HEDGE_SHARE, ReplicaSet
 class HedgedCall:
     """One call to a replica set. Not thread-safe.
 
-    A failed call is sent to the next replica immediately; after ResourceExhausted, only within the set's budget. A late call is
-    hedged: a second replica gets it too, within the same budget.
+    A failed call is sent to the next replica immediately; after ResourceExhausted, only within ``ReplicaSet.budget``. A late call
+    is hedged: a second replica gets it too, within the same budget.
 
     Attributes:
         attempts: the calls in flight.

@@ -34,7 +34,7 @@ class Servers:
         vocab_size: the vocabulary size of the datastore.
         shards: the current replica sets.
         names: the names of the datastores that are searched as one. Most have one name.
-        partial: answers that lack a shard, or have unproven counts.
+        partial: number of answers that lack a shard, or have unproven counts (``shards.ShardCall``).
     """
 
     def __init__(self, name: str, address: Address, deadline: float) -> None:
@@ -60,7 +60,7 @@ class Servers:
         self.shards: tuple[ReplicaSet, ...] = ()
         self.shards = self._connect(address.topology)
         self._rounds = 0
-        errors = self._probe(self._replicas(), INFO_DEADLINE)  # with the first connections
+        errors = self._probe(self._replicas(), INFO_DEADLINE)  # long enough to connect
         refused = [error for error in errors if isinstance(error, InvalidArgument)]
         if refused or not any(shard.is_up for shard in self.shards):
             self._close_replicas()
@@ -81,7 +81,7 @@ class Servers:
             self.partial[reason] += 1
 
     def upkeep(self, everything: bool = False) -> None:
-        """Take up a changed topology file, and probe the servers that are ejected, or ``everything``."""
+        """Take up a changed topology file, and probe the servers that are ejected, or all servers if ``everything``."""
         with self._lock:
             self._close_retired()
             self._follow_file()

@@ -51,7 +51,7 @@ def generate(
 ) -> GenerateDecoderOnlyOutput | torch.Tensor:
     """Decode with drafts. A decoding loop for ``custom_generate``. transformers prepares and passes the arguments.
 
-    Greedy ids equal the ids of plain ``generate`` up to near-ties of two logits. Sampled ids have the same distribution,
+    Greedy ids equal the ids of plain ``generate``, unless two logits are nearly equal. Sampled ids have the same distribution,
     and follow ``torch.manual_seed``. Logits processors, stopping criteria, streamers, left-padded batches, several return
     sequences, scores and logits work as in ``generate``. Processors must be stateless: they also score drafted tokens.
 

@@ -16,7 +16,7 @@ from suffolk.serving.decoding.drafters.neural.head_folder import CONFIG, own_con
 from suffolk.serving.decoding.drafters.neural.weights import read_tensors
 
 _POSITIONS = 1 << 17
-"""Longest text. vLLM takes the target's limit if that is lower."""
+"""Longest text, in tokens. vLLM takes the target's limit if that is lower."""
 
 
 def write_vllm_head(head: Path, output: Path) -> None:

@@ -1,4 +1,4 @@
-"""Patches of vLLM 0.32 and 0.33, and the versions that they were tested with."""
+"""Patches of vLLM, and the supported versions. Only 0.32 was tested (docs/how-to/vllm.md)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-TESTED = ("0.32", "0.33")
+SUPPORTED = ("0.32", "0.33")
 KEY = "suffolk"
 """Key of Suffolk's options in ``additional_config``."""
 
 
-def is_tested() -> bool:
-    """Whether this version of vLLM is one of ``TESTED``."""
+def is_supported() -> bool:
+    """Whether this version of vLLM is one of ``SUPPORTED``."""
     import vllm
 
-    return bool(vllm.__version__.startswith(tuple(f"{version}." for version in TESTED)))
+    return bool(vllm.__version__.startswith(tuple(f"{version}." for version in SUPPORTED)))
 
 
 def allow_no_rows() -> None:
@@ -37,7 +37,7 @@ def wrap(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable
 def expand(
     output: Any, input_val: Any, cu_num_tokens: Any, replace_from: Any, replace_to: Any, MAX_NUM_TOKENS: Any = None
 ) -> None:
-    """Write each value of ``input_val`` to its rows of ``output``, with ``replace_from`` replaced.
+    """Write each value of ``input_val`` to its rows of ``output``, or ``replace_to`` if the value is ``replace_from``.
 
     Args:
         output: tensor[rows] of any type; ``input_val``: tensor[requests] of the same type.

@@ -1,5 +1,5 @@
-"""The ``vllm.general_plugins`` entry. Fixes two bugs of vLLM 0.32 and 0.33 in sampling, and adds retrieved drafts to
-neural drafts."""
+"""The ``vllm.general_plugins`` entry. Fixes vLLM's sampling of drafted tokens on CPUs, and adds retrieved drafts to neural
+drafts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.integrations.vllm.patches import KEY, expand, is_tested, wrap
+from suffolk.serving.integrations.vllm.patches import KEY, expand, is_supported, wrap
 from suffolk.serving.integrations.vllm.proposer import Proposer
 
 
@@ -19,8 +19,7 @@ class NeuralProposer(Proposer):
     _host_drafts: ClassVar[bool] = True
 
     def __init__(self, runner: Any, config: Any) -> None:
-        """Raises the errors of ``Proposer``, and Unsupported for settings of vLLM under which Suffolk cannot draft beside its
-        drafter."""
+        """Raises the errors of ``Proposer``, and Unsupported for settings that do not allow drafting beside vLLM's drafter."""
         from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
         if not isinstance(runner, GPUModelRunner):
@@ -72,7 +71,7 @@ def register() -> None:
     that leaves temperatures of drafted rows uninitialised is replaced. Without the replacement, sampled output on CPUs
     is garbage with any drafter. Greedy output is correct.
     """
-    if is_tested():
+    if is_supported():
         from vllm.v1.worker.worker_base import WorkerWrapperBase
 
         wrap(WorkerWrapperBase, "init_device", lambda init: lambda worker: _init_device(init, worker))

@@ -12,7 +12,7 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.integrations.core import CHAIN_MATCHES, DraftCore, FinishedText
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.integrations.vllm.patches import KEY, TESTED, allow_no_rows, is_tested, wrap
+from suffolk.serving.integrations.vllm.patches import KEY, SUPPORTED, allow_no_rows, is_supported, wrap
 
 
 class Proposer:
@@ -25,7 +25,7 @@ class Proposer:
     whose drafts vLLM uses opens datastores; other ranks propose nothing.
 
     Attributes:
-        on_finish: called with each finished sequence, in vLLM's worker process; for subclasses. The sequence may
+        on_finish: called with each finished sequence, in vLLM's worker process. A subclass may set it. The sequence may
             contain tokens accepted after the end of the answer.
     """
 
@@ -33,7 +33,7 @@ class Proposer:
     _host_drafts: ClassVar[bool] = False
 
     def __init__(self, vllm_config: Any) -> None:
-        """Raises Unsupported for an untested version of vLLM, and the errors of ``read_options`` and ``DraftCore``."""
+        """Raises Unsupported for an unsupported version of vLLM, and the errors of ``read_options`` and ``DraftCore``."""
         require_version()
         allow_no_rows()
         model, speculative = vllm_config.model_config, vllm_config.speculative_config
@@ -123,12 +123,12 @@ class Proposer:
 
 
 def require_version() -> None:
-    """Raise Unsupported for an untested version of vLLM."""
+    """Raise Unsupported for an unsupported version of vLLM."""
     import vllm
 
-    if not is_tested():
+    if not is_supported():
         raise Unsupported(
-            f"vLLM is {vllm.__version__}; suffolk.vllm.Proposer is written for {' and '.join(TESTED)}; install one of them"
+            f"vLLM is {vllm.__version__}; suffolk.vllm.Proposer is written for {' and '.join(SUPPORTED)}; install one of them"
         )
 
 

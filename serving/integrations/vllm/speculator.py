@@ -38,7 +38,7 @@ class Speculator:
     draft_logits = None
 
     def __init__(self, vllm_config: Any, device: torch.device, req_states: Any) -> None:
-        """``req_states``: vLLM's ``RequestState``. Raises Unsupported for an untested version of vLLM and for several ranks."""
+        """``req_states``: vLLM's ``RequestState``. Raises Unsupported for an unsupported version of vLLM and for several ranks."""
         require_version()
         if vllm_config.parallel_config.world_size > 1:
             raise Unsupported("suffolk.vllm.Speculator drafts on one GPU; set tensor and pipeline parallelism to 1")
@@ -146,7 +146,7 @@ def follow(
     token. Does not synchronise with the device.
 
     Args:
-        lengths: int64[b], length of the text that the root of each tree ends.
+        lengths: int64[b], length of each text when its tree was made. The text's last token at that time is the root.
         tokens, parents: int64[b, width], the nodes; the first child of a node is its best.
         texts: int[rows of vLLM, n]; ``rows``: int64[b], the rows of the requests in it.
         totals: int64[b], the present length of each text; ``last``: int64[b], its last token.
@@ -169,5 +169,5 @@ def follow(
 
 
 def _first(found: torch.Tensor) -> torch.Tensor:
-    """int64[b], the first True of each row of ``found``; -2 if there is none: no node has that parent."""
+    """int64[b], the first True of each row of ``found``; -2 if there is none. No node has the parent -2."""
     return torch.where(found.any(1), found.int().argmax(1), -2)

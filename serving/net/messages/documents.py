@@ -18,7 +18,7 @@ from suffolk.serving.net.tokens import to_tokens
 
 
 def pack_documents(documents: Sequence[Document], groups: Sequence[str], replace: bool) -> draft_pb2.AppendRequest:
-    """A request without the name of the datastore. ``groups``: empty, one group for all, or a group for each; "" is no group.
+    """A request without the name of the datastore. ``groups``: empty, one for all documents, or one for each; "" is no group.
 
     Raises:
         InvalidArgument: a document's tokens are not integers, its metadata is not JSON, or all documents together are

@@ -1,6 +1,6 @@
 """Serves web pages and their files, and writes a run as one self-contained page.
 
-Pages are static, without an external host, under a strict content security policy.
+Pages are static, load nothing from other hosts, and have a strict content security policy.
 A page names everything relative to its own address, and calls only the server that it comes from.
 """
 
@@ -100,7 +100,7 @@ def embedded(value: Any) -> str:
 
 
 def bundled(entry: str) -> str:
-    """The static module ``entry`` and the modules that it imports, as one script. Their top-level names differ."""
+    """The static module ``entry`` and the modules that it imports, as one script. REQUIRES: their top-level names differ."""
     order: list[str] = []
 
     def visit(name: str) -> None:

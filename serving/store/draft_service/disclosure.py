@@ -24,7 +24,7 @@ T = TypeVar("T")
 _PART = 32
 """Number of texts that are counted between two checks of the deadline."""
 Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
-"""(entries, texts) -> for each text, whether it is frequent. Text i belongs to entries[i]. A text with a rare part is rare."""
+"""(entries, texts) -> for each text, whether it is frequent, that is, in enough documents. Text i belongs to entries[i]."""
 LOG = logging.getLogger("suffolk.server")
 
 

@@ -89,7 +89,7 @@ class DraftBody(LookupBody):
     by_datastore: Switch = False
 
     def query(self) -> ContextQuery:
-        """Raises InvalidArgument if nodes with texts are too many."""
+        """Raises InvalidArgument if there are too many nodes for ``texts`` or ``by_datastore``."""
         found = (
             super().query()._replace(max_depth=self.max_depth, max_nodes=self.max_nodes, least_counts=self.least_counts)
         )

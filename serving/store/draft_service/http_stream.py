@@ -79,7 +79,7 @@ async def _append_lines(request: Request, service: DraftService, calls: LiveCall
 
 
 async def line_parts(request: Request) -> AsyncIterator[list[bytes]]:
-    """The complete lines of each part of the body, without their ends; they may be empty.
+    """The complete lines of each part of the body, without their ends; lines may be empty.
 
     Raises:
         InvalidArgument: a line is longer than a request may be.

@@ -80,9 +80,9 @@ class LiveCalls:
 
     def delete(self, name: str, ids: Sequence[str], where: Sequence[str], group: str) -> LiveDeletion:
         """Delete documents by ids and conditions, or a group. Raises ResourceExhausted in the same case as ``flush``, except for
-        a group."""
+        a group or at a replica."""
         store = self._find(name, Role.ADMIN)
-        rewrites = not group and not isinstance(store, ReplicatedStore)  # a replica has no files, and may wait
+        rewrites = not group and not isinstance(store, ReplicatedStore)  # replicas have no files, but wait for others
         with self._service.exclusive_change(name) if rewrites else nullcontext():
             return store.delete(ids, where, group or None)
 

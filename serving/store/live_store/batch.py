@@ -35,7 +35,7 @@ class AppendBatch:
         tokens: uint16 or uint32 [all tokens].
         lengths: uint32[documents], tokens of each document.
         keys: uint64[documents], key of each document's group.
-        origins: packed origins.
+        origins: source, metadata and group of each document, as ``contents.pack_origin`` packs them.
     """
 
     tokens: npt.NDArray[Any]
@@ -154,7 +154,7 @@ KEY_SECONDS = 600
 MOST_KEYS = 1 << 16
 """Most keys that are remembered. The oldest keys are dropped first."""
 NO_KEY = FORGET
-"""An append without a key."""
+"""The key of an append without a key."""
 
 
 class AppendKeys:

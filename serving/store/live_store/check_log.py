@@ -79,7 +79,7 @@ def unpublished(store: Path) -> Unpublished:
 
 
 def _check_order(log: RecoveredLog) -> None:
-    """Sequences rise, over all files."""
+    """Raises Corruption unless sequences rise over all files."""
     last = 0
     for file, changes in zip(log.files, log.changes_of, strict=True):
         for number, change in enumerate(changes):

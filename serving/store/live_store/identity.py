@@ -29,7 +29,7 @@ LIVE_NAME = "live"
 IDENTITY_NAME = "identity.json"
 LOG_NAME = "log"
 REPLICA_NAME = "replica.json"
-"""The state of a store with copies on other servers (serving/store/replication)."""
+"""The file with the id of a copy, if the store has copies on other servers (serving/store/replication)."""
 FORMAT = 1
 _KEY_BYTES = 16
 _TOKENIZERS = TOKENIZER_PATTERN.partition("*")[0]
@@ -120,10 +120,10 @@ def is_free(store: Path) -> bool:
 
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
     """Make the folder of a store without documents, and its identity. The identity is written last. Until then, the
-    folder is free.
+    folder is free (``is_free``). The larger of ``size`` and the tokenizer's vocabulary counts.
 
     Raises:
-        InvalidArgument: the folder is not free, or neither a tokenizer nor a vocabulary size is given, or both disagree.
+        InvalidArgument: the folder is not free, neither tokenizer nor size is given, or a number is out of its range.
         NotFound, Corruption: there is no tokenizer of that name, or it cannot be read.
         Unavailable: another process makes the store.
     """

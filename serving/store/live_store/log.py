@@ -1,4 +1,4 @@
-"""The write-ahead log of a live store: changes are on file before they are visible, and on disk before they are acknowledged.
+"""The write-ahead log of a live store: each change is written to it before the change is visible.
 
 Order of writes and syncs (docs/design/live-store.md): a record is written, and synced before its acknowledgement if durability
 is "always". Before a new file is made, the previous file is synced. Then the new file is synced with its header, and
@@ -258,7 +258,7 @@ class Log:
         return self._descriptor
 
     def _cut(self, descriptor: int, size: int) -> None:
-        """Cut the file to ``size`` bytes after a failed write."""
+        """Cut the file to ``size`` bytes. If that fails, the log takes no more changes."""
         try:
             os.ftruncate(descriptor, size)
         except OSError as error:

@@ -1,8 +1,8 @@
 """Files of the write-ahead log: their names, headers and writes.
 
 The log is a folder of files ``NUMBER.log``, in rising order without gaps. ``NUMBER.checkpoint`` replaces all files up to that
-number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write. It also has the
-checksum of the last record in that file, so a reader notices if a file is replaced by another.
+number. A header states how many bytes of the file before it are good, so an incomplete record at the end of that file is left out
+without a write. It also has the checksum of the last record in that file, so a reader notices if a file is replaced by another.
 """
 
 from __future__ import annotations

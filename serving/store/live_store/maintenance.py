@@ -15,7 +15,7 @@ from suffolk.serving.store.live_store.writer import LiveWriter
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 0.5
-"""Seconds between two rounds. After each failure in a row, the pause doubles, up to LONGEST_PAUSE."""
+"""Seconds between two rounds, and the first pause of ``work`` after an error. The pause doubles up to LONGEST_PAUSE."""
 LONGEST_PAUSE = 32.0
 
 

@@ -40,8 +40,8 @@ def publish_live(
     are about log2(n) live segments.
 
     Args:
-        take: returns the manifest's ``live_sequence`` and at least one document. It is called once nothing prevents the
-            publication.
+        take: returns the manifest's ``live_sequence`` and at least one document. It is called when nothing prevents the
+            publication any more.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -138,8 +138,8 @@ def _to_merge(
 def write_live_segments(
     workspace: Workspace, identity: StoreIdentity, pages: Iterable[Change], generation: int, settings: LiveSettings
 ) -> Iterator[SegmentEntry]:
-    """Write the documents of ``pages`` as segments of ``generation``. A segment holds documents of one period, up to
-    about the largest size."""
+    """Write the documents of ``pages`` as segments of ``generation``. A segment holds documents of one ``period``, and about
+    ``most_segment_tokens`` at most."""
     numbers = count()
     for _, documents in groupby(_documents(pages), lambda document: period(document[1], settings)):
         while (entry := _write(workspace, identity, documents, generation, next(numbers), settings)) is not None:

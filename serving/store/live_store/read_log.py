@@ -38,7 +38,7 @@ class RecoveredLog:
     Attributes:
         files: the files that hold changes, in order; the first may be a checkpoint.
         changes_of: the changes of each file, in order. Their arrays are views of the files' bytes.
-        leftovers: files without content that a crash left; they can be removed.
+        leftovers: files that a crash left, without content or replaced by a checkpoint; they can be removed.
         torn: the unfinished end of the last file, or None.
     """
 
@@ -94,7 +94,7 @@ def read_shared_log(folder: Path) -> RecoveredLog:
 
 
 def _live_paths(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files that hold the state, in order, and the files that hold nothing."""
+    """The files that hold the state, in order, and the leftovers (``RecoveredLog``)."""
     logs = sorted(folder.glob(f"*{LOG_SUFFIX}"))  # listed before the checkpoints that replace them
     checkpoints = sorted(folder.glob(f"*{CHECKPOINT_SUFFIX}"))
     through = file_number(checkpoints[-1]) if checkpoints else 0

@@ -26,12 +26,12 @@ _OLD_PREFIX = struct.Struct("<QI")
 _HEAD = struct.Struct("<QIIIII")
 """``drop_before``; the number of documents and of removed documents; bytes a token, bytes of all origins, number of keys."""
 _OLD_HEAD = struct.Struct("<QIIII")
-"""The head in version 1, without keys and salt."""
+"""The head in version 1, without the number of keys."""
 _KEY = struct.Struct("<16sQIQIq")
 MAX_BODY_BYTES = 1 << 32
 """The largest body that a reader accepts."""
 _WIDTH_PLACE = 16
-"""Where a body holds the bytes a token."""
+"""Offset in a body of the bytes a token."""
 _SCAN_BYTES = 1 << 20
 _WIDTHS = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 

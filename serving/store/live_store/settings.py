@@ -16,7 +16,7 @@ EVICTIONS = ("age", "use")
 DEFAULT_GROUP_TOKENS = 1 << 20
 DEFAULT_FLUSH_TOKENS = 32 << 20
 MAX_BATCH_TOKENS = 1 << 27
-"""The largest number of tokens of one append; its log record has at most 1 GiB."""
+"""The largest number of tokens of one append. They take at most 512 MiB in its log record."""
 
 
 @dataclass(frozen=True, slots=True)

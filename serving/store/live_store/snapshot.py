@@ -1,4 +1,4 @@
-"""Copies a datastore while it is served: one generation, and everything that was appended until then."""
+"""Copies a datastore while it is served: one generation, and every append that was acknowledged before the call."""
 
 from __future__ import annotations
 

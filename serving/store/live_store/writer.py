@@ -37,7 +37,7 @@ DOCUMENT_BYTES = 128
 class LiveWriter:
     """The index and the log of one store, recovered from disk. Thread-safe.
 
-    Every change takes numbers: one for each of its documents, or one number if it has no documents.
+    Every change takes numbers (sequences): one for each of its documents, or one number if it has no documents.
 
     Args:
         manifest: the published generation; None if there is none.

@@ -106,7 +106,7 @@ class Feed(ChangeFeed):
             raise Unavailable(f"{self._refusal}; nothing is changed", change="none")
 
     def require_copies(self) -> int:
-        """Check before a change that enough copies are in sync. Returns a number for ``await_copies``.
+        """Check before a change that enough copies are in sync. Returns ``reign``, for ``await_copies``.
 
         Raises:
             Unavailable: too few copies are in sync, or the store does not lead.

@@ -22,7 +22,8 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""The most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same number."""
+"""The most changes of an epoch, the reign of one leader. In epoch e, changes have the numbers from e * EPOCH_NUMBERS on, so no two
+leaders give the same number."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
@@ -76,7 +77,7 @@ class Member:
         self._following = 0  # the epoch whose changes it repeats
         self._led = 0  # the last epoch in which this process led
         self._bid = 0  # the epoch in which it wants to lead
-        self._heard = self._received = clock()  # when the leader last sent anything, and changes
+        self._heard = self._received = clock()  # when the leader last answered or sent a message, and last sent one
         self._complete = self._heard  # when it last had all that the leader had
         self._read_at = float("-inf")  # when the register was read last
         self._sure_at = float("-inf")  # when the register last had this copy in sync
@@ -89,7 +90,7 @@ class Member:
         """Decide what is next. Returns the id and the epoch of the leader to follow; None if there is none.
 
         Raises:
-            SuffolkError: the register does not answer. Work that was begun goes on.
+            SuffolkError: the register does not answer. The copy still leads or follows as before.
         """
         with self._deciding:
             if self._feed.leads:
@@ -284,7 +285,7 @@ class Member:
         return self._clock() - self._heard > SILENT_SECONDS
 
     def _take_lead(self, in_sync: Sequence[str] | None = None) -> None:
-        """Try to become the leader. ``in_sync``: the copies that stay in sync; None: all copies except a leader that is gone."""
+        """Try to become the leader. ``in_sync``: the copies to keep in sync; None: all, or all but the former leader if enough."""
         value = self.entry.value
         if in_sync is None:
             rest = [each for each in value.in_sync if each != value.leader or each == self.id]
@@ -306,7 +307,7 @@ class Member:
     def _keep_lead(self) -> None:
         """As leader: check whether another leader was chosen, and change which copies are in sync."""
         try:
-            self.read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
+            self.read(0 if self._feed.silent() else READ_SECONDS)  # silent copies may follow another leader
         except SuffolkError:
             if self._clock() - self._read_at > LOST_SECONDS and self._feed.silent():
                 self._stop_leading(f"{self.name} has lost its copies and the register; another copy may lead")
@@ -315,7 +316,7 @@ class Member:
             log = self._writer.log
             refused = log.refusal if len(self.entry.value.in_sync) > 1 else None
             if (failure := log.failure or refused) is not None:
-                self._heard = self._clock()  # another copy goes first
+                self._heard = self._clock()  # waits, so that another copy may take the lead
                 self._stop_leading(f"{self.name} does not lead any more: {failure}")
         value = self.entry.value
         if (value.epoch, value.run) != (self._led, self._run):
@@ -324,7 +325,7 @@ class Member:
             return
         wanted = self._wanted(value)
         if wanted == set(value.in_sync) and wanted.issuperset(self._feed.silent()):
-            return  # after a swap, do not wait for a copy that became silent while it came in sync
+            return  # else a silent copy that is in neither is still required, and what follows ends this
         self._require({*value.in_sync, *wanted})  # until the register has the change, old and new ones are needed
         try:
             self._register.swap(self.entry.version, replace(value, in_sync=tuple(sorted(wanted))))
@@ -379,7 +380,7 @@ class Member:
             self._note_step()
 
     def _note_step(self) -> None:
-        """Note that each change acknowledged since the register was read is on all copies in sync."""
+        """Note whether this copy was in sync when the register was read: it then has all changes acknowledged before."""
         if self._compared and self.id in self.entry.value.in_sync:
             self._sure_at = self._read_at
 

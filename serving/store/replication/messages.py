@@ -50,7 +50,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A follower's first message. ``position``: the follower's next number."""
+    """A follower's first message. ``held``: the follower's documents. ``position``: its next number."""
 
     replica: str
     epoch: int
@@ -115,7 +115,7 @@ def pack_records(records: bytes) -> Iterator[replication_pb2.FollowReply]:
 def unpack_records(
     replies: Iterable[replication_pb2.FollowReply],
 ) -> Iterator[tuple[list[Record], replication_pb2.FollowReply]]:
-    """The records in ``replies``, each group with the message that ends it.
+    """The records in ``replies``, as lists, each with the message that ends it.
 
     Raises:
         Internal: they are malformed.

@@ -234,7 +234,7 @@ def obstacle(
     Args:
         value: the register's value.
         failure: why its log takes no changes; None if it does.
-        intact: whether no comparison with a leader has found a difference.
+        intact: False if the copy differed from its leader, and could not take another id yet.
         found: by id, the states of the other copies that answer.
     """
     if failure is not None:
@@ -255,8 +255,8 @@ def obstacle(
 def _obstacle_after_restart(
     name: str, value: Leadership, own: ReplicaStatus, found: Mapping[str, ReplicaStatus]
 ) -> str:
-    """A disk may have lost documents meanwhile. So all copies in sync must answer, and the copy with the most documents
-    leads."""
+    """A disk may have lost documents meanwhile. So all copies in sync must answer, and the copy with the most changes, the
+    highest ``position``, leads."""
     others = [each for each in value.in_sync if each != own.id]
     if away := [each for each in others if each not in found]:
         copies = ", ".join(away)

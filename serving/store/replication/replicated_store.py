@@ -101,7 +101,7 @@ class ReplicatedStore(LiveStore):
         return super().find_occurrences(query)
 
     def get(self, id: str) -> DocumentState:
-        """See ``LiveStore.get``. A leader's answer is safe, because its copies have the same documents.
+        """See ``LiveStore.get``. A leader answers when its copies have the changes that it has seen, so that these never vanish.
 
         Raises:
             Unavailable: see ``native``.
@@ -143,7 +143,7 @@ class ReplicatedStore(LiveStore):
         """Take over the identity of the leader.
 
         Raises:
-            Unsupported: the leader has another vocabulary or tokenizer, or other documents from the beginning.
+            Unsupported: the leader has another vocabulary or tokenizer, or this store holds documents of its own.
         """
         if identity != self.identity:
             self.identity = adopt_identity(self.path, self.identity, identity, not self._live.stats()["documents"])
@@ -174,7 +174,7 @@ class ReplicatedStore(LiveStore):
                 self.feed.await_copies(position, reign)
 
     def _note_groups(self) -> None:
-        """Add the groups to the bounds. Only leaders evict in groups."""
+        """Note all groups in the bounds, which do not see repeated changes. Only a leader evicts groups."""
         for page in live_pages(self._live, self.writer.next_sequence, grouped=True, tokens=False):
             self._bounds.add(page.groups.tolist())
 

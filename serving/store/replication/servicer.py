@@ -57,7 +57,7 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
         try:
             first = next(requests, None)
             if first is None:
-                raise InvalidArgument("the stream has no message; say first what the follower holds")
+                raise InvalidArgument("the stream has no message; send first what the follower holds")
             store = self._replica(first.datastore, Role.ADMIN)
             hello = unpack_hello(first, requests)
         finally:

@@ -138,7 +138,7 @@ def build_at(
     """Build the datastore at ``url``. Readers there see the old generation until the end.
 
     Without ``ray``, it is built in ``folder`` and pushed. To append, the datastore at ``url`` is pulled first. With ``ray``, the
-    nodes of that cluster send the segments, and ``folder`` has the journal alone.
+    nodes of that cluster send the segments, and ``folder`` gets no segments.
 
     Returns the reports of build and push. In the build's report, the store is ``url``, and the generation is the number there.
 

@@ -34,7 +34,7 @@ def fetch_segments(
     """Fetch the segments ``entries`` of ``manifest`` to ``folder``. A file gets its name when it is complete, verified and
     synced.
 
-    Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
+    Parts are written in order to ``.NAME.part``. A further call goes on after the last whole part there. Memory: 128 MiB.
 
     Raises:
         Corruption: a file at the URL is damaged, or has another size.
@@ -71,7 +71,7 @@ def fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
 
 
 def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
-    """Bytes of the segment that an interrupted fetch left in ``folder``: all whole parts except the last."""
+    """Bytes of the segment that an interrupted fetch left in ``folder``: whole parts, without the segment's last part."""
     path = _part_path(folder, entry)
     size = path.stat().st_size if path.is_file() else 0
     return min(size, entry.bytes - 1) // PART_BYTES * PART_BYTES

@@ -112,7 +112,7 @@ def missing_segments(remote: RemoteFolder, manifest: Manifest) -> list[SegmentEn
 
 
 def require_empty(remote: RemoteFolder) -> None:
-    """Refuse a place that holds other files than segments and a tokenizer. An interrupted first push leaves these."""
+    """Refuse a place that holds other files than segments and a tokenizer, which an interrupted first push leaves."""
     foreign = [name for name in remote.sizes() if name != SEGMENTS_NAME and not Path(name).match(TOKENIZER_PATTERN)]
     if foreign:
         raise InvalidArgument(f"{remote.url} holds {min(foreign)!r} and is no datastore; name a new or empty folder")

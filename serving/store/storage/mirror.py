@@ -74,8 +74,7 @@ class MirroredDatastore(WatchedDatastore):
         super().close()
 
     def _look(self) -> bool:
-        """Copy a new generation, if there is one. Returns whether the newest one is here. A damaged segment is fetched
-        each time."""
+        """Copy a new generation, if any. Returns whether the newest is here. Each check fetches a damaged segment again."""
         try:
             if newest_number(self._remote) != read_manifest(self.path).generation:
                 self._pull()

@@ -111,7 +111,7 @@ def _pull(
         record_origin(store, remote.url, *([manifest] if current is None else [current, manifest]))
         failpoint("pull.fetched")
         workspace.publish(manifest, tokenizer)
-    workspace.finish(manifest)  # even after a kill between these two lines
+    workspace.finish(manifest)  # also if an earlier pull was killed before this line
     remove_parts(segments)
     return PullReport(
         url=remote.url,

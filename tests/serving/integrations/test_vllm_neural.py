@@ -96,7 +96,7 @@ def test_settings_that_hide_drafts_are_refused(vllm: ModuleType, monkeypatch: py
         start(monkeypatch, config_for({}), SimpleNamespace(drafter=SimpleNamespace()))
 
 
-def test_an_untested_version_is_left_alone(vllm: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_version_is_left_alone(vllm: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm, "__version__", "0.34.0")
     runner = runner_with([30], [[5]])
     start(monkeypatch, config_for({}), runner)
