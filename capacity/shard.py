@@ -128,7 +128,7 @@ class ShardModel:
         response = self.response(nodes)
         middle, tail = response.quantile(0.5, self.shards), response.quantile(TAIL, self.shards)
         fixed = self.costs.wait_s + self.need.round_trip_ms / 1e3 + self.reads_per_call * self.costs.read_s
-        # rounds differ independently
+        # the rounds vary independently, so their deviations add up by squares
         rounds = self.rounds * (middle + fixed) + math.sqrt(self.rounds) * (tail - middle)
         return self.client_s + rounds
 

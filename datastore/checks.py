@@ -101,7 +101,7 @@ def unknown(name: str, value: object, choices: Collection[str], of: str = "") ->
 
 
 def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None, least: float = 0.5) -> str:
-    """Suggest the word of ``known`` that is most similar to ``word``, as ``shown``. Returns "" if none is similar.
+    """Suggest the word of ``known`` that is most similar to ``word``, or what ``shown`` has for it. Returns "" if none is similar.
 
     ``least``: the least similarity, as difflib counts it.
     """

@@ -202,7 +202,7 @@ def _facts(store: Datastore) -> str:
 
 
 def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> dict[str, Any]:
-    """Measure disk reads of a context in a segment, and seconds of a read (0 without direct reads), by field of ``ServiceCosts``.
+    """Measure disk reads of a context in a segment, and seconds of a read (0 if direct reads fail), by field of ``ServiceCosts``.
 
     The drafts read files that were dropped from the page cache. Files that another process maps cannot be dropped.
     """

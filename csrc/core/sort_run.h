@@ -1,4 +1,4 @@
-// Sorts a run of suffixes by direct comparison, many tokens at a time as one number.
+// Sorts a run of suffixes, whose first tokens are equal, by direct comparison, many tokens at a time as one number.
 #pragma once
 
 #include <algorithm>

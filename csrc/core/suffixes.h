@@ -88,7 +88,7 @@ inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::u
   return key;
 }
 
-// The directory has the keys of the ranks 0, 128, 256, ...
+// The directory has the keys of the suffixes with ranks 0, 128, 256, ... A rank is an index in the sorted suffixes.
 inline constexpr std::uint64_t kDirectoryStride = 128;
 constexpr std::uint64_t directory_entries(std::uint64_t suffixes) noexcept { return (suffixes + kDirectoryStride - 1) / kDirectoryStride; }
 
