@@ -114,7 +114,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
 
 
 def _by_name(name: str) -> Form:
-    """The form of a file whose bytes allow several."""
+    """The form of a file whose bytes allow several forms."""
     kind = next((kind for ending, kind in NAMED_KINDS.items() if name.endswith(ending)), "text")
     return Form("lines" if name.endswith(LINE_ENDINGS) else kind)
 
@@ -183,7 +183,7 @@ def _begins(data: bytes, magic: bytes) -> bool:
 
 
 def _is_utf16(start: bytes) -> bool:
-    """Whether bytes with zeros are a text in UTF-16 without a byte order mark, most of whose characters are ASCII."""
+    """Whether bytes that hold zeros are UTF-16 without a byte order mark, and most of their characters are ASCII."""
     for first, second in ((start[::2], start[1::2]), (start[1::2], start[::2])):
         if len(first) > 3 and min(first) >= ord("\t") and second.count(0) > ASCII_SHARE * len(second):
             return True

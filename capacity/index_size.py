@@ -18,7 +18,7 @@ def token_width(vocab_size: int) -> int:
 
 
 def segment_bytes(tokens: float, documents: float, vocab_size: int, table_bytes: float) -> float:
-    """Bytes of a segment file of this many tokens (without separators), and documents with ``table_bytes`` in the table."""
+    """Bytes of a segment file. ``tokens``: without separators. ``table_bytes``: of a document in the document table."""
     body = (
         (tokens + documents) * token_width(vocab_size)
         + tokens * POSITION_BYTES

@@ -12,7 +12,7 @@ from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.serving.store.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16
-"""The most segments of a live store beside the datastore. Each counts as a segment of ``ServiceCosts.segment_tokens``."""
+"""The most segments of a live store beside the datastore. Each counts as a segment of ``ServiceCosts.segment_tokens`` tokens."""
 TAIL = 0.99
 GRAIN = 8
 """Contexts that a search thread takes at once (csrc/bindings/searched.h)."""

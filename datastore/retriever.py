@@ -172,8 +172,8 @@ class Retriever(Protocol):
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
         """For each context, the number of documents that hold the whole context, at most ``most``.
 
-        16 * (``most`` + 16) occurrences are examined. If a context occurs more often, the number may be too small. It is never too
-        large.
+        At most 16 * (``most`` + 16) occurrences are examined. If a context occurs more often, the number may be too small. It is
+        never too large.
 
         ``query.scope`` is ``store`` or ``group``. REQUIRES: ``native`` returns an index.
 

@@ -67,7 +67,7 @@ FORMER = {
 }
 """Map from a command's name in an earlier version to the command to use now."""
 _ALIKE = 0.6
-"""Least similarity of a misspelled command. With a lower value, "run" would be taken for "train"."""
+"""Least similarity of a misspelled command to the suggested one. With a lower value, "run" would be taken for "train"."""
 FILES = {
     "storage": ("push", "pull", "generations"),
     "folders": ("info", "verify", "snapshot", "split", "compact"),
@@ -78,7 +78,7 @@ FILES = {
     ),
     "bench.of_decoding": tuple(f"bench {each}" for each in ("batch", "worker", "prediction", "rollouts", "agents")),
 }
-"""Map from a module to its commands. Its ``COMMANDS`` maps their last words to options. Each other command is a module."""
+"""Map from a module to its commands. Its ``COMMANDS`` maps their last words to options. Other commands have own modules."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
