@@ -14,7 +14,7 @@ from suffolk.datastore.settings import REQUIRED, Checked, Count, Share, Within, 
 
 LONGEST_SEQUENCE = 64
 LEAST_SORTED = 10_000
-"""Tokens of the smallest input of a sort. In an input of this size, repeats of one document are still whole."""
+"""Tokens of the smallest input of a sort. An input of repeats then still consists of documents of 10 tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class MeasuredStore(Checked):
 class RetrievalBenchOptions(MeasuredStore):
     """``workdir``: folder of the draftretriever index, which a later run reuses."""
 
-    queries: Count = option(20_000, "contexts of each kind")
+    queries: Count = option(20_000, "contexts of each kind: seen, unseen")
     called: Count = option(
         1000, "number of contexts of each kind that are also timed from Python, over gRPC and in draftretriever"
     )
@@ -66,7 +66,7 @@ class ServiceOptions(MeasuredStore):
     """Settings of the measurement of a draft service. Calls under load have the largest of the batch sizes ``batches``."""
 
     calls: Count = option(500, "calls of each batch size, one after another")
-    batches: Annotated[tuple[Count, ...], Within(1)] = option((1, 32), "contexts in such a call", several=True)
+    batches: Annotated[tuple[Count, ...], Within(1)] = option((1, 32), "contexts in one call", several=True)
     clients: Annotated[tuple[Count, ...], Within(1)] = option(
         (1, 4, 16, 64, 256), "clients that call at the same time", several=True
     )
@@ -99,7 +99,7 @@ class BuildingOptions:
     tokenizer: str = option(REQUIRED, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
     text_field: str = option("text", "field or column with the text", metavar="NAME")
     extensions: tuple[str, ...] = ()
-    rounds: Count = option(1, "runs of each, in turn")
+    rounds: Count = option(1, "runs of each builder, in turn")
     threads: int = option(0, "processes and threads of the build and of its sort (default: one for each core)")
     sort_tokens: tuple[int, ...] = option(
         (20_000_000, 80_000_000),
@@ -129,7 +129,7 @@ class MemoryOptions(MeasuredStore):
         (1.0, 0.5, 0.2), "share of the store that memory may hold; 1 sets no limit", metavar="SHARE", several=True
     )
     residencies: tuple[Annotated[str, RESIDENCIES], ...] = option(
-        ("mmap", "warm"), "policies to measure", flag="--residency", several=True
+        ("mmap", "warm"), "values of --residency to measure", flag="--residency", several=True
     )
     queries: Count = option(1000, "contexts")
     rounds: Count = option(2, "rounds after the cold one")
@@ -146,10 +146,10 @@ class LiveBenchOptions(MeasuredStore):
     tokens: Count = option(8_000_000, "tokens to append")
     rival_tokens: Count = option(2_000_000, "tokens to append to the other index, which takes more memory")
     document_tokens: Count = option(500, "tokens of a document; longer ones are cut")
-    turns: Count = option(8, "parts of the insertion; the indexes take turns")
+    turns: Count = option(8, "number of parts of the insertion; the indexes take turns")
     rate: Count = option(100_000, "tokens appended a second while drafts are measured")
     queries: Count = option(4_000, "contexts")
-    groups: Count = option(100_000, "groups of one document of one token each")
+    groups: Count = option(100_000, "number of groups, each with one document of one token")
     max_match: Count = option(16, "longest match")
     min_match: Count = option(2, "shortest match")
     max_depth: Count = option(10, "depth of a draft")

@@ -17,7 +17,7 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#9
 """Colours that colour-blind readers can tell apart, on white and on black (Okabe and Ito). Further series are hatched."""
 
 _ROOM = 18
-"""Largest number of bars in a group that leaves room for value labels."""
+"""Largest number of bars in a chart with horizontal value labels. In a chart with more bars, they are vertical."""
 _SHORT = 14
 """Characters in the name of a series. Four names of this length fit below a chart."""
 _INK = "#010203"
@@ -102,7 +102,7 @@ def svg(panel: Panel) -> str:
         )
     drawn = file.getvalue()
     drawn = drawn[drawn.index("<svg") :].replace(_INK, "currentColor")
-    return re.sub(r' id="[\w.]+_\d+"', "", drawn)  # nothing refers to these, and other charts of the page have the same
+    return re.sub(r' id="[\w.]+_\d+"', "", drawn)  # nothing refers to these ids; other charts repeat them
 
 
 def _draw(axis: Any, panel: Panel) -> None:

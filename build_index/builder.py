@@ -62,7 +62,7 @@ def build(
 
     Args:
         open_maker: does the work on this machine, or on a cluster if it is ``on_ray(address)``. The written bytes are the same.
-        make_workspace: returns the files of the build in the folder ``options.output``.
+        make_workspace: returns the ``Workspace`` in the folder ``options.output``.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong, or the datastore to append to is damaged; the

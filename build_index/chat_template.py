@@ -51,7 +51,7 @@ class ChatTemplate:
             asking: whether the text ends with the header of the model's next answer.
 
         Raises:
-            InvalidArgument: the template rejects the conversation and its simpler forms. The message holds only the reason.
+            InvalidArgument: the template rejects the conversation and its simpler forms. The error holds only the reason.
         """
         name = WITH_TOOLS if tools and WITH_TOOLS in self.sources else DEFAULT
         template = _compile(self.sources[name])

@@ -93,7 +93,7 @@ def delete(
         if chosen and not dry_run:
             workspace.refuse_unfinished("delete")
             datastore.verify("checksums")  # a deletion segment with damaged tokens would make counts wrong permanently
-            every = deleted_sources(datastore) | chosen  # in as few deletion segments as possible
+            every = deleted_sources(datastore) | chosen  # written again, so that deletion segments are few
             published = workspace.publish_change(
                 lambda: datastore.manifest.next(deletions=write_deletions(workspace, datastore, every, threads))
             )

@@ -29,11 +29,11 @@ class Documents:
 
     Attributes:
         origins: source and metadata of each document.
-        texts: the text of each document; empty if the document consists of recorded tokens.
+        texts: the text of each document; empty if the document consists of recorded tokens (``records.read_recording``).
         recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
         replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
-        left_out: records without a document.
+        left_out: records that yield no document.
     """
 
     origins: list[NamedOrigin] = field(default_factory=list)
@@ -73,8 +73,8 @@ def parse_documents(
         rules: how conversations and recorded tokens are read.
 
     Raises:
-        InvalidArgument: ``on_error`` is "stop", and a line is not JSON, or has neither a text nor a record that ``rules`` allow.
-            The message names the line. With ``on_error`` "skip", the line is left out.
+        InvalidArgument: ``on_error`` is "stop", and a line is not JSON, or holds no text, conversation or recording that can be
+            read. The message names the line. With ``on_error`` "skip", the line is left out.
     """
     documents = Documents()
     if isinstance(payload, Texts):

@@ -25,7 +25,7 @@ from suffolk.datastore.segment import separator, token_dtype
 
 @dataclass(frozen=True, slots=True)
 class EncodeSetup:
-    """The settings of a block encoder. They can be pickled, and are sent once to each worker."""
+    """The settings of a block encoder, sent once to each worker. ``fast``: whether to tokenize with Kitoken."""
 
     options: BuildOptions
     tokenizer_json: str | None
@@ -42,7 +42,7 @@ class EncodedBlock:
         tokens: uint16 or uint32 [n], separators included.
         origins: the source and metadata of each document; documents without tokens are left out.
         counts: the totals of the block.
-        left_out: records without a document.
+        left_out: records that yield no document.
     """
 
     tokens: npt.NDArray[Any]

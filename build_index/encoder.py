@@ -37,9 +37,9 @@ class Encoder:
         self._added = added_pattern(token.content for token in exact.get_added_tokens_decoder().values())
 
     def encode(self, texts: Sequence[str], seed: int) -> tuple[list[list[int]], BuildCounts]:
-        """The ids of each of ``texts``, and the counts of ``routed``, ``checked`` and ``differed``.
-
-        ``seed`` selects the slices to check, so a build can be repeated exactly.
+        """The ids of each of ``texts``, and ``BuildCounts`` of which only ``routed``, ``checked`` and ``differed`` are set.
+        Both libraries tokenize some slices of ``texts``. If one differs, all ids are from Hugging Face tokenizers. ``seed``
+        selects the slices, so a build can be repeated exactly.
         """
         if self._fast is None:
             return self.encode_exactly(texts), BuildCounts()

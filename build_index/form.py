@@ -21,16 +21,16 @@ from suffolk.build_index.read_parquet import unread_table
 from suffolk.datastore.errors import Corruption
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
-"""Bytes that are inspected. MORE_BYTES count if the first record does not end within HEAD_BYTES."""
+"""First bytes that are inspected: HEAD_BYTES, or MORE_BYTES if the first record does not end within HEAD_BYTES."""
 BINARY_BYTES = 1024
 ASCII_SHARE = 3 / 4
-"""Bytes without a byte order mark count as UTF-16 if more than this share of their characters is ASCII."""
+"""Bytes without a byte order mark count as UTF-16 if more than this share of their 16-bit characters is ASCII."""
 FEW_INVALID, INVALID_SHARE = 16, 1 / 4
 """Invalid UTF-8 sequences that a text may have, as a number and as a share of its characters. Text in a Cyrillic or Japanese
 encoding has more."""
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
-"""Kinds of files that are read by name, unless the first bytes show another format. The reader names what is wrong."""
+"""Kinds of files that are read by name, unless the first bytes show another format. Their readers report damage."""
 MAGIC = {b"PAR1": "parquet", FILE: "arrow", b"\x93NUMPY": "npy"}
 LFS_POINTER = b"version https://git-lfs"
 UNREAD = {
@@ -70,8 +70,8 @@ class Form:
     Attributes:
         kind, packing: see ``InputFile``; no kind if the file is not read.
         problem: why the file is not read; empty if it is.
-        lacks: what the first JSON record or the table lacks, if there is no text. The file is then left out for this
-            ``problem``, or read as plain text.
+        lacks: what the first JSON record or the table lacks, if there is no text. The file is then left out if it has a
+            ``problem``, else read as plain text.
     """
 
     kind: str
@@ -114,7 +114,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
 
 
 def _by_name(name: str) -> Form:
-    """The form of a file whose bytes allow several."""
+    """The form of a file whose bytes allow several forms."""
     kind = next((kind for ending, kind in NAMED_KINDS.items() if name.endswith(ending)), "text")
     return Form("lines" if name.endswith(LINE_ENDINGS) else kind)
 
@@ -183,7 +183,7 @@ def _begins(data: bytes, magic: bytes) -> bool:
 
 
 def _is_utf16(start: bytes) -> bool:
-    """Whether bytes with zeros are a text in UTF-16 without a byte order mark, most of whose characters are ASCII."""
+    """Whether bytes that hold zeros are UTF-16 without a byte order mark, and most of their characters are ASCII."""
     for first, second in ((start[::2], start[1::2]), (start[1::2], start[::2])):
         if len(first) > 3 and min(first) >= ord("\t") and second.count(0) > ASCII_SHARE * len(second):
             return True

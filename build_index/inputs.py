@@ -1,4 +1,4 @@
-"""Finds the files of a corpus by name, folder or pattern. Leaves out datastores, and tables with a log of their valid files."""
+"""Finds the files of a corpus by name, folder or pattern. Leaves out datastores and table formats such as Delta."""
 
 from __future__ import annotations
 

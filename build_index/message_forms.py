@@ -16,7 +16,7 @@ def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any
 
     In the first form, system messages are joined at the start. In the second, neighbours of the same role are also joined, as
     Gemma and Mistral require. In the third, the first message begins with the system's text, as Gemma 2 requires. A
-    form that equals the one before it is left out. If there are calls, ``messages`` and all forms follow again with short ids.
+    form that equals the one before it is left out. If there are tool calls, all forms follow again with short ids.
     """
     yield messages
     found = [messages]

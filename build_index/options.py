@@ -35,11 +35,11 @@ class ReadingOptions:
     records: Annotated[str, RECORDS] = option(
         "auto",
         "form of JSON records and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and "
-        "logs of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
+        "logs of OpenAI's API, through the chat template; 'recording': lines of --record; 'auto' finds the form by the fields",
     )
     id_field: str | None = option(None, "field or column that names a document", metavar="NAME", blank=True)
     on_error: Annotated[str, ON_ERROR] = option(
-        "stop", "what damage does: end the build, or leave out and count the record or the rest of the file"
+        "stop", "at damage, 'stop' ends the build; 'skip' leaves out the record or the rest of the file, and counts it"
     )
     strict: bool = option(
         False, "refuse corpora with files that cannot be read and may hold text, and folders without files"

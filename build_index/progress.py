@@ -17,7 +17,7 @@ PLAIN_SECONDS = 30.0
 DRAW_SECONDS = 0.1
 """Least seconds between two drawings of a bar."""
 SPEED_SECONDS = 600.0
-"""The last seconds of work from which the time left is extrapolated."""
+"""The time left is extrapolated from this many last seconds of work."""
 T = TypeVar("T")
 
 
@@ -151,6 +151,6 @@ def tracked(parts: Iterable[T], of: int, unit: str) -> Iterator[T]:
 
 
 def show_part(line: str) -> None:
-    """Print the result of a part above the bar, on a terminal."""
+    """On a terminal, print the result of a part above the bar."""
     if sys.stderr.isatty():
         print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Compares the fast path with Hugging Face tokenizers on a sample of the corpus, before the build."""
+"""Compares the fast path (Kitoken) with Hugging Face tokenizers on a sample of the corpus, before the build."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from suffolk.build_index.input_file import Chunks
 from suffolk.datastore.errors import InvalidArgument
 
 DAMAGED_CHARACTERS = 200
-"""This much of a damaged array becomes a line."""
+"""Characters of the damaged rest of an array that are kept as a line."""
 DAMAGED = object()
 """Stands for a damaged element of an array."""
 _LONGEST = 12
@@ -93,10 +93,10 @@ def read_array(path: str, chunks: Chunks) -> Iterator[tuple[Lines, int]]:
 
 
 def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
-    """Yield the complete elements of a JSON array, each after its begin and its end (exclusive) in ``text``.
+    """Yield (begin, end, element) for each complete element of a JSON array. It takes ``text[begin:end]``.
 
     ``text`` begins after the opening bracket, and may be cut off. A damaged element is DAMAGED, as in ``read_array``. The last
-    tuple has the place where reading ended, twice, and None.
+    tuple is (place, place, None) with the place where reading ended.
     """
     place = _skip(text, 0)
     while place < len(text) and text[place] != "]":
@@ -135,7 +135,7 @@ def _next_element(text: str, place: int, error: json.JSONDecodeError) -> int:
         or error.pos > len(text) - _LONGEST
     ):
         return -1
-    begin = max(place, text.rfind("\n", place, error.pos))  # what is nested in the element stands before the damage
+    begin = max(place, text.rfind("\n", place, error.pos))  # earlier lines may begin nested objects
     at = text.find(f"\n{indentation}{{", begin)
     return at if at < 0 else at + 1 + len(indentation)
 

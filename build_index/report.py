@@ -36,7 +36,7 @@ class BuildReport:
         replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.
         skipped: number of files left out, by reason.
         examples: paths of the first skipped files, by reason.
-        fast: whether the fast path was used; ``tokenization`` gives the reason.
+        fast: whether the fast path (Kitoken) was used; ``tokenization`` gives the reason.
         routed: number of documents with content that only Hugging Face tokenizers handle.
         checked: number of slices of documents that both libraries tokenized during the build.
         differed: number of these slices with different ids. Hugging Face tokenizers then encoded the blocks of these slices again.

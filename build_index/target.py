@@ -28,7 +28,7 @@ class BuildTarget:
         vocab_size: ids are below it.
         order_depth: number of tokens by which suffixes are sorted.
         token_width: width of the ids in ``.bin`` corpora, "u16" or "u32".
-        template: the chat template of the tokenizer that the options name; None if that tokenizer has none.
+        template: the chat template of the tokenizer that the options name; None if they name none, or it has no template.
     """
 
     previous: Manifest | None

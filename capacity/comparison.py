@@ -132,7 +132,7 @@ class _Simulation:
 
 
 def draw_services(shard: ShardModel, chooser: np.random.Generator) -> list[float]:
-    """Sample service times of calls. Chunks run one after another. Within a chunk, the first free thread takes the next piece."""
+    """Sample service times of calls. Chunks of CHUNK contexts run in turn. In one, a free thread takes the next GRAIN."""
     need, costs = shard.need, shard.costs
     shape = costs.search_spread**-2 if costs.search_spread else 1e6
     searches = chooser.gamma(shape, shard.search_s / shape, (_DRAWN, need.batch))

@@ -18,7 +18,7 @@ def token_width(vocab_size: int) -> int:
 
 
 def segment_bytes(tokens: float, documents: float, vocab_size: int, table_bytes: float) -> float:
-    """Bytes of a segment file with this many tokens (without separators) and documents. ``table_bytes``: of a document's row."""
+    """Bytes of a segment file. ``tokens``: without separators. ``table_bytes``: of a document in the document table."""
     body = (
         (tokens + documents) * token_width(vocab_size)
         + tokens * POSITION_BYTES
@@ -31,5 +31,5 @@ def segment_bytes(tokens: float, documents: float, vocab_size: int, table_bytes:
 
 
 def directory_bytes(tokens: float, segments: int, vocab_size: int) -> float:
-    """Bytes of the directories and first ranks, which every search reads."""
+    """Bytes of the directories, and of the first rank of each token id in each segment. Every search reads these sections."""
     return tokens / DIRECTORY_STEP * KEY_BYTES + segments * (vocab_size + 1) * 4

@@ -63,11 +63,11 @@ class NeededLoad:
 
     tokens: Annotated[int, Within(1, 10**18)] = amount_option(REQUIRED, "tokens of the datastore")
     workers: Annotated[int, Within(1, 10**9)] = amount_option(REQUIRED, "decoders, each of which sends one call a step")
-    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)] = option(REQUIRED, "steps of a worker", metavar="N")
+    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)] = option(REQUIRED, "worker's steps a second", metavar="N")
     batch: Annotated[int, Within(1, MAX_BATCH)] = option(REQUIRED, "requests that a worker decodes at once")
     asked: Share = option(1.0, "share of the steps that ask the datastore", metavar="SHARE")
     latency_ms: Annotated[float, Within(ABOVE_0)] | None = option(
-        None, "milliseconds within which 99 % of the steps must have their drafts (default: a step)", metavar="MS"
+        None, "milliseconds within which 99 % of the steps need their drafts (default: a step's time)", metavar="MS"
     )
     append_tokens: Annotated[int, Within(0, 10**15)] = amount_option(0, "tokens a second that clients append")
     log_copies: Annotated[int, Within(1, 100)] = option(2, "nodes that keep the log of appends")
@@ -78,10 +78,10 @@ class NeededText:
     """The text of the datastore, and the share of its index that is in memory."""
 
     GROUP = "text"
-    vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "token ids: a token has 2 bytes up to 65,535 of them")
+    vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "number of token ids; up to 65,535, each has 2 bytes")
     document_tokens: Annotated[int, Within(1, 10**18)] = amount_option(4000, "tokens of a document")
     segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = amount_option(
-        None, "tokens of a segment (default: as many as a node can build)"
+        None, "tokens of a segment (default: as many as the format and a node's memory allow)"
     )
     in_memory: Share = option(1.0, "share of the index that is in memory", metavar="SHARE")
     misses: Annotated[float, Within(0, 1)] | None = option(

@@ -13,7 +13,7 @@ from suffolk.capacity.shard import ShardModel, index_bytes
 from suffolk.datastore.errors import Field, InvalidArgument
 
 THREADS = (1, 2, 4)
-"""Numbers of search threads to try for a server. Threads beyond CHUNK / GRAIN have no work."""
+"""Numbers of search threads to try for a server. A chunk of CHUNK contexts occupies at most CHUNK / GRAIN threads."""
 _MOST_REPLICAS = 1 << 20
 
 
@@ -24,8 +24,8 @@ class CapacityPlan:
     Attributes:
         shard: one of its equal shards.
         replicas: nodes of each shard that carry the load. Spare nodes are added to them.
-        limits: for each limit by name, the nodes that it alone requires, without spares. The limits of the load (all but disk and
-            memory) hold for this number of shards.
+        limits: for each limit by name, the nodes that it alone requires, without spares. All limits but disk and memory are
+            computed for the plan's number of shards.
     """
 
     shard: ShardModel

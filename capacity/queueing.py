@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_UTILISATION = 0.85
-"""Largest utilisation of a plan. Above it, every burst changes the waits."""
+"""Largest utilisation of a plan. Above it, each burst of calls changes the waits strongly."""
 CHECKED_UTILISATION, MOST_SPREAD = 0.7, 1.25
 """Largest utilisation and spread of the service time at which the formulas were compared with a simulation."""
 NORMAL = NormalDist()

@@ -12,7 +12,7 @@ from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.serving.store.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16
-"""The most segments of a live store beside the datastore. Each counts as a segment of ``ServiceCosts.segment_tokens``."""
+"""The most segments of a live store beside the datastore. Each counts as a segment of ``ServiceCosts.segment_tokens`` tokens."""
 TAIL = 0.99
 GRAIN = 8
 """Contexts that a search thread takes at once (csrc/bindings/searched.h)."""
@@ -128,7 +128,7 @@ class ShardModel:
         response = self.response(nodes)
         middle, tail = response.quantile(0.5, self.shards), response.quantile(TAIL, self.shards)
         fixed = self.costs.wait_s + self.need.round_trip_ms / 1e3 + self.reads_per_call * self.costs.read_s
-        # rounds differ independently
+        # the rounds vary independently, so their deviations add up by squares
         rounds = self.rounds * (middle + fixed) + math.sqrt(self.rounds) * (tail - middle)
         return self.client_s + rounds
 

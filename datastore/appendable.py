@@ -13,7 +13,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 
 MAX_KEY = 128
-"""Characters of a key."""
+"""Largest number of characters of an append's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Appended:
         sequence: number of the first appended document. The other documents have the next numbers. Numbers rise over the life of
             a store.
         documents, tokens: how many were appended.
-        replaced: documents that the append removed: the group's old content, or its oldest documents.
+        replaced: documents that the append removed: the group's old content, or its oldest documents if it became too large.
         durable: whether the change is on disk, and survives a power loss. The change always survives the end of the process.
     """
 
@@ -41,15 +41,15 @@ class LiveStats:
 
     Attributes:
         generation: number of the published generation; 0 if there is none.
-        tokens, documents, bytes: contents of the memory.
+        tokens, documents, bytes: contents of the memory, without removed documents, and the bytes of the segments in memory.
         published_tokens, published_documents: contents of the published generation, without deleted documents.
-        segments, deletions: number of segments that a query searches, and number of deletion segments among these.
-        merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
+        segments, deletions: number of segments that a query searches, and how many of these are deletion segments in memory.
+        merge_debt_tokens, merged_tokens: tokens in running and due merges in memory, and tokens that merges wrote.
         next_sequence, flushed_sequence: the number of the next document, and the number of the last document in published files.
-        oldest_time: time of the oldest document in memory, in seconds; 0 if there is none.
-        log_bytes, log_files, unsynced_bytes: size of the log, and the part of it that a power loss may lose.
+        oldest_time: time of the oldest document in memory, in seconds since 1970; 0 if there is none.
+        log_bytes, log_files, unsynced_bytes: bytes and files of the write-ahead log, and its bytes that a power loss may lose.
         torn_bytes: bytes that were cut off the log when the store was opened.
-        evicted_documents, evicted_tokens: removed by bounds or time to live since the store was opened.
+        evicted_documents, evicted_tokens: removed by size limits or by their time to live since the store was opened.
         clock_behind_seconds: how far the system's clock was behind the newest document when the store was opened.
         log_failure: why appends are refused until the store is opened again; None if they are accepted.
         background_error: why the last background eviction, publication or log rewrite failed; None if it succeeded.
@@ -142,7 +142,7 @@ class Appendable(Retriever, Protocol):
                 returns the same outcome. So a caller that lost the outcome can repeat the append.
 
         Raises:
-            InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
+            InvalidArgument: the document is empty, larger than a limit, or has a token id out of range; nothing is changed.
             NotFound: a text is given, and the store has no tokenizer.
             ResourceExhausted: the disk is full; nothing is changed, queries go on, and appends work again when there is space.
             Unavailable: the store is closed, or its log cannot be synced.

@@ -20,7 +20,7 @@ StoreGroups = Groups | Mapping[str, Groups]
 """``Groups`` of one datastore. If several datastores are searched as one: a map from their names to ``Groups``."""
 
 SCOPES = ("store", "group", "group_first")
-"""What a query searches: everything, its group, or its group first."""
+"""What a query searches: all documents, the documents of its group, or its group first and then all documents."""
 DEFAULT_MAX_MATCH = 16
 DEFAULT_MIN_MATCH = 1
 DEFAULT_MAX_DEPTH = 10
@@ -29,13 +29,13 @@ DEFAULT_OCCURRENCES = 10
 DEFAULT_WINDOW = 16
 """Default number of tokens shown after an occurrence."""
 MAX_OCCURRENCES = (1 << 32) - 2
-"""The largest number of tokens in a segment."""
+"""The largest number of tokens in a segment, so of occurrences in it."""
 
 
 class ContextQuery(NamedTuple):
     """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``.
 
-    ``least_counts``: for each context, the number of occurrences that a node of a draft needs; empty for no limit.
+    ``least_counts``: for each context, the least number of occurrences of a node of its draft; empty for no limit.
     """
 
     contexts: Sequence[Tokens]
@@ -152,7 +152,7 @@ class OccurrenceQuery(NamedTuple):
         return ContextQuery([self.pattern], size, size, group=self.group, scope=self.scope)
 
     def check(self, order_depth: int) -> None:
-        """Raise InvalidArgument: the pattern has no tokens or more than the order depth, or a number is out of range."""
+        """Raise InvalidArgument if the pattern has no tokens or more than ``order_depth``, or if a number is out of range."""
         if not 1 <= len(self.pattern) <= order_depth:
             raise InvalidArgument(f"a pattern of {len(self.pattern)} tokens; it must have 1 to {order_depth}")
         for name in ("limit", "context", "before"):

@@ -32,8 +32,8 @@ _SHARE = 0.25
 def open_datastore(
     path: str | Path, residency: str = "mmap", threads: int = 0, previous: Datastore | None = None
 ) -> Datastore:
-    """Open the latest generation of the datastore at ``path``. The time does not depend on its size, except with residency
-    ``locked``.
+    """Open the latest generation (published state) of the datastore at ``path``. The time does not depend on its size, except with
+    residency ``locked``.
 
     Args:
         residency: how files are kept in memory.
@@ -221,8 +221,8 @@ class Datastore(Retriever):
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments.
 
-        Further facts are bytes_per_token and token_width, which is bytes. ``tokens`` and ``documents`` exclude ``deleted_tokens``
-        and ``deleted_documents``.
+        Further facts are bytes_per_token, and token_width, the bytes of a token id in a file. ``tokens`` and ``documents``
+        exclude ``deleted_tokens`` and ``deleted_documents``.
         """
         self.native()
         manifest = self.manifest

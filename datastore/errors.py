@@ -26,7 +26,7 @@ class SuffolkError(Exception):
 
     Args:
         parts: the parts of the message, which are joined.
-        change: what the failed call has changed.
+        change: what the failed call has changed: nothing, or it is unknown.
         retry_seconds: seconds after which the same call may succeed. None: it would fail again, or nothing is known.
     """
 

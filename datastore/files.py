@@ -66,7 +66,7 @@ def file_version(file: Path | None) -> tuple[int, ...] | None:
 
 
 def is_device(file: Path) -> bool:
-    """Whether ``file`` is a terminal, pipe or other device, which a file cannot replace."""
+    """Whether ``file`` is a terminal, pipe or other device. A file must not be put in its place."""
     return file.exists() and not file.is_file() and not file.is_dir()
 
 
@@ -103,7 +103,7 @@ def printable(name: str) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one, and Ctrl-C no other file.
+    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one. Ctrl-C leaves no temporary file.
 
     Raises:
         ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.

@@ -1,4 +1,4 @@
-"""Notices published generations, calls an open datastore to serve them, and records which one is served."""
+"""Notices when a generation of a datastore is published, has it served, and records which generation is served."""
 
 from __future__ import annotations
 

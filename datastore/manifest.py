@@ -46,13 +46,13 @@ class Manifest:
 
     Attributes:
         generation: number of the generation, from 1. Each published manifest has a higher number.
-        segments: the live segments, in the order in which they were built.
+        segments: the live segments, which hold the documents, in the order in which they were built.
         vocab_size: all token ids are below it.
-        order_depth: the smallest order depth of the segments.
+        order_depth: number of tokens by which suffixes are sorted: the smallest of all segments.
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: time of publication, in ISO 8601, UTC.
         settings: facts about each build, for information only. An appending build keeps those of the earlier builds.
-        deletions: deletion segments, which hold the deleted documents of the live segments (datastore/open_segment.py).
+        deletions: deletion segments, with copies of the deleted documents of the live segments (datastore/open_segment.py).
         live_sequence: the last sequence number that a live store wrote to segments (serving/store/live_store); 0 if there is none.
             All documents up to this number are in the segments, except documents of groups and deleted documents.
     """
@@ -170,8 +170,8 @@ def writer_lock(store: Path, held: str = "", only_reads: bool = False) -> Iterat
 
     Args:
         held: the message if another process holds the lock; empty for a general message.
-        only_reads: the caller writes nothing, and only excludes writers. Then the folder may lack the lock's file if it is not
-            writable.
+        only_reads: the caller writes nothing, and only excludes writers. Then a folder that is not writable may lack the lock's
+            file.
 
     Raises:
         Unavailable: another process holds the lock.

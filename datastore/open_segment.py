@@ -1,7 +1,7 @@
 """A segment of a datastore, mapped into memory, and the list of deleted documents in deletion segments.
 
-A deletion segment holds the tokens of deleted documents. Searches subtract its counts. Its document table names each deleted
-document by live segment and index.
+A deletion segment holds copies of deleted documents. Searches subtract its counts from those of the live segments. Its document
+table names each deleted document by live segment and index.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def open_segment(
 
 
 def deletion_metadata(segment: str, document: int) -> Metadata:
-    """The entry of document ``document`` of ``segment`` in the table of a deletion segment."""
+    """The metadata by which the document table of a deletion segment names ``document`` of the live segment ``segment``."""
     return {"segment": segment, "document": document}
 
 

@@ -1,7 +1,7 @@
 """Records which processes follow a datastore's generations, and which generation each of them serves.
 
 Each follower holds a lock on a small file in the folder ``readers/`` of the datastore. The lock ends with the process, so
-the file of a killed process counts as stale. ``delete``, ``compact`` and ``build`` report from these files.
+the file of a killed process counts as stale. ``delete``, ``compact`` and ``build`` list these processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 READERS_NAME = "readers"
 WAIT_SECONDS = 3.0
-"""Default limit of ``wait_for_readers``: the interval of checks, the time to open files, and a margin."""
+"""Default limit of ``wait_for_readers``: the interval at which processes check, their time to open files, and a margin."""
 _POLL_SECONDS = 0.05
 _MAX_BYTES = 4096
 _LOG = logging.getLogger("suffolk.datastore")

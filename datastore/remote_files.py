@@ -30,7 +30,7 @@ class FoundFiles(NamedTuple):
 
     Attributes:
         named: whether the URL names the files, directly or by a pattern. False if it names their folder.
-        hidden: number of files that are left out because of a dot.
+        hidden: number of files that are left out because their name, or the name of a folder, begins with a dot.
     """
 
     files: list[RemoteFile]
@@ -41,9 +41,9 @@ class FoundFiles(NamedTuple):
 def find_files(url: str) -> FoundFiles:
     """The files that ``url`` means.
 
-    Names of files and folders may contain characters of patterns. A file and a folder may have the same name. In a folder, files
-    and folders whose names begin with a dot are left out. Empty objects with a slash at the end, by which object stores show
-    folders, are also left out.
+    A URL of an existing file or folder is no pattern, even if it has ``*``, ``?`` or ``[``. A file and a folder may have the same
+    name. In a folder, files and folders whose names begin with a dot are left out. Empty objects with a slash at the end, by which
+    object stores show folders, are also left out.
 
     Raises:
         NotFound: there are no files. Other errors are those of ``open_file_system`` and ``storage_errors``.
@@ -85,7 +85,7 @@ def _matching(files: Any, path: str) -> dict[str, Any]:
 
 
 def _listed(files: Any, path: str) -> dict[str, Any]:
-    """The files below ``path``, and the file ``path``, with their facts. A bucket may allow reads of files, but no listing."""
+    """The files below ``path``, and the file ``path``, with their facts. Only ``path`` if the store allows no listing."""
     found: dict[str, Any] = {}
     if "://" not in path:  # over HTTP, the page that lists files is not one of the files
         with suppress(OSError):

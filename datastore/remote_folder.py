@@ -21,7 +21,7 @@ UPLOAD_OPTIONS: dict[str, dict[str, int]] = {"s3": {"chunksize": 8 << 20, "max_c
 """Arguments of ``put_file`` that bound its memory, by the scheme of the file system."""
 
 STALL_SECONDS = 600.0
-"""Seconds without a further part after which an upload ends. Some clients wait forever on a lost connection."""
+"""An upload fails after this many seconds without progress. Some clients would wait forever on a lost connection."""
 HEARTBEAT_SECONDS = 10.0
 READERS = 8
 """Threads for file systems that have no asynchronous calls."""
@@ -165,7 +165,7 @@ class RemoteFolder:
 
     @contextmanager
     def _written(self, name: str, publish: Callable[[str, str], None]) -> Iterator[BinaryIO]:
-        """Yield a new file beside the local file ``name``. At the end, ``publish`` gives it that name, and both are on disk."""
+        """Yield a new file beside the local file ``name``. At the end, it is synced, and ``publish`` gives it that name."""
         folder, _, last = self._path(name).rpartition("/")
         os.makedirs(folder, exist_ok=True)
         path = f"{folder}/.{last}.{secrets.token_hex(4)}.tmp"

@@ -75,7 +75,7 @@ class Retriever(Protocol):
 
     Raises, in all queries:
         InvalidArgument: an id is outside the vocabulary, ``min_match`` is above ``max_match``, or ``max_match + max_depth`` is
-            above the order depth.
+            above the order depth (the number of tokens by which suffixes are sorted).
         Unsupported: a group or a scope is given, and the datastore has no groups.
         NotFound: a text is given, and the datastore has no tokenizer.
     """
@@ -172,8 +172,8 @@ class Retriever(Protocol):
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
         """For each context, the number of documents that hold the whole context, at most ``most``.
 
-        16 * (``most`` + 16) occurrences are examined. If a context occurs more often, the number may be too small. It is never too
-        large.
+        At most 16 * (``most`` + 16) occurrences are examined. If a context occurs more often, the number may be too small. It is
+        never too large.
 
         ``query.scope`` is ``store`` or ``group``. REQUIRES: ``native`` returns an index.
 
@@ -257,7 +257,7 @@ class Retriever(Protocol):
         return self
 
     def native(self) -> _native.Searched | None:
-        """The current index, for ``MergedDatastore``. None if the datastore can only be searched alone."""
+        """The current index in C++, which searches use, also in a ``MergedDatastore``. None if the datastore has none."""
         return None
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:

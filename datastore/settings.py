@@ -29,7 +29,7 @@ REQUIRED: Any = MISSING
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
-    """A field that is an option of the command line, and a key of the file. ``more``: attributes of its ``Setting``."""
+    """A field that is an option of the command line, and a key of a settings file. ``more``: fields of its ``Setting``."""
     return field(default=default, metadata={"help": help, **more})
 
 

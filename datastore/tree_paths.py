@@ -20,7 +20,7 @@ _BATCH = 256
 
 
 class Paths(NamedTuple):
-    """Continuations of one context as the columns of a tree: int32[n] each, parents first, -1 for the context's last token."""
+    """Continuations of one context as a tree: token and parent of each node, int32[n] each, parents first. -1: no parent."""
 
     tokens: npt.NDArray[np.int32]
     parents: npt.NDArray[np.int32]
@@ -44,7 +44,7 @@ def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
 
 
 def accepted_length(trees: Sequence[DraftTree], text: Ids) -> int:
-    """How many first tokens of ``text`` form a path from the root in one of ``trees``: the largest number of all trees."""
+    """Length of the longest beginning of ``text`` that is a path from the root of one of ``trees``."""
     return _native.accepted_lengths([(_native.Drafts([trees]), 0, np.asarray(text, np.int32))])[0]
 
 

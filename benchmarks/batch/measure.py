@@ -224,7 +224,7 @@ def plots(results: dict[str, Any]) -> list[Panel]:
 
 
 def _tie_lines(results: dict[str, Any]) -> list[str]:
-    """Near-ties, where texts may differ by one."""
+    """Lines about near-ties; none if texts cannot differ and do not differ."""
     ties = results["near_ties"]
     if results["target"]["same_bits"] and not ties["differences"]:
         return []

@@ -185,7 +185,7 @@ def sample_contexts(store: Datastore) -> list[list[int]]:
 
 
 def _table_bytes(store: Datastore) -> float:
-    """Return the bytes of a document in the document tables: the size of the files without their other sections, per document."""
+    """Return the mean bytes of a document in the document tables: the size of the files, less that of all other sections."""
     entries, vocab_size = store.manifest.segments, store.manifest.vocab_size
     left = sum(each.bytes - segment_bytes(each.tokens, each.documents, vocab_size, 0) for each in entries)
     return max(0.0, left / max(1, sum(each.documents for each in entries)))
@@ -202,7 +202,7 @@ def _facts(store: Datastore) -> str:
 
 
 def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> dict[str, Any]:
-    """Measure disk reads of a context in a segment, and seconds of a read (0 without direct reads), by field of ``ServiceCosts``.
+    """Measure disk reads of a context in a segment, and seconds of a read (0 if direct reads fail), by field of ``ServiceCosts``.
 
     The drafts read files that were dropped from the page cache. Files that another process maps cannot be dropped.
     """

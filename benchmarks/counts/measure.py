@@ -174,7 +174,7 @@ def _build_index(store: Datastore, folder: Path) -> dict[str, Any]:
 
 
 def _parts(folder: Path) -> int:
-    """Number of parts that the package may cut the tokens into.
+    """Number of parts into which the package cuts the tokens.
 
     Parts overlap by 100,000 bytes. If a part is smaller than the overlap, the package counts some occurrences twice.
     """

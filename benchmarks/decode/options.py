@@ -113,6 +113,6 @@ class Epochs:
     )
     answers: Path | None = option(
         None,
-        "draft along plain answers, in counted time: they are read from this file, or sampled and added to it",
+        "file of plain answers, to which missing ones are added; all methods draft along them, in counted time",
         metavar="FILE",
     )

@@ -181,7 +181,7 @@ def target_facts(target: Target) -> dict[str, Any]:
 
 
 def seconds_by_rows(costs: CostModel) -> dict[int, float]:
-    """Return the seconds of a pass without a context by its number of rows, for the measured numbers."""
+    """Map each measured number of rows to the seconds of a pass over so many rows, without a context."""
     return dict(zip(costs.sizes.astype(int).tolist(), costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
 
 

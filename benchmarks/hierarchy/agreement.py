@@ -189,8 +189,8 @@ def round_weights(starts: Starts, longest: int) -> Floats:
 def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], longest: int) -> RunDistribution:
     """Estimate the distribution of the runs that ``verifier`` accepts from ``drafter``, in rounds of up to ``longest`` tokens.
 
-    A run is the accepted tokens of one round. The estimate is a product of continuation rates (Kaplan and Meier 1958). The rate
-    at a length is the weighted share of the runs reaching this length that continue. A run cut off by the end of the text does
+    A run is the accepted tokens of one round. The estimate is a product of continuation rates (Kaplan and Meier 1958). The rate at
+    a length is the weighted share that continues, of all runs that reach this length. A run cut off by the end of the text does
     not count as ended. Beyond the longest observed run the last rate applies.
     """
     depth = texts[0].shape[1]

@@ -1,4 +1,4 @@
-"""Predicts the rounds of a stack along an answer of the target, from measurements at each place of the answer.
+"""Predicts the rounds of a stack of levels along an answer of the target, from measurements at each place of the answer.
 
 A plan assumes that rounds are independent. But tokens are accepted in bursts: a copied passage gives one long draft, other text
 many short drafts. So the prediction for a given stack follows the answer, place by place.

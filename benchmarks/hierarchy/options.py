@@ -35,7 +35,7 @@ class HierarchyOptions:
     GROUP = "measuring"
     prompts: tuple[Path, ...] = option((), ".jsonl files, or folders of them", metavar="PATH", several=True)
     draft_model: str | None = option(None, "a smaller model with the same tokenizer", metavar="MODEL")
-    exit: tuple[int, ...] = option((), "the model's first N layers; may be repeated")
+    exit: tuple[int, ...] = option((), "use the model's first N layers as a level; may be repeated")
     head: tuple[Path, ...] = option((), "a trained exit; may be repeated", metavar="FOLDER")
     datastore: tuple[str, ...] = option(
         (), "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated; all are searched", metavar="STORE"

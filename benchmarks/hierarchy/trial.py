@@ -131,8 +131,8 @@ class TrialSummary:
     """The speed of one decoding method.
 
     Attributes:
-        seconds: seconds per token: the sum of each prompt's median over the rounds, divided by the number of tokens. The first
-            token of an answer is left out.
+        seconds: seconds per token: each prompt's median over the rounds, summed over all prompts, and divided by all their tokens.
+            The first token of an answer is left out.
         tokens: tokens per target pass.
         reading: mean seconds that the drafting levels take to read a prompt.
     """

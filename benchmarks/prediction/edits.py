@@ -32,8 +32,8 @@ class PredictedEdits:
     """The files to edit, and the shares of wrong lines in predictions."""
 
     files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
-    limit: Count = option(8, "files, chosen at random")
-    lines: Count = option(30, "lines of each file, from its beginning")
+    limit: Count = option(8, "number of files, chosen at random")
+    lines: Count = option(30, "number of first lines of each file")
     shares: tuple[Annotated[float, Within(0, 1)], ...] = option(
         (0.0, 0.05, 0.2, 0.5, 1.0), "shares of the lines that are wrong in a prediction, each 0..1", several=True
     )
@@ -65,8 +65,8 @@ class AgentTasks:
         several=True,
         excludes=("files",),
     )
-    limit: Count = option(3, "files or tasks, chosen at random")
-    lines: Count = option(25, "lines of each file, from its beginning")
+    limit: Count = option(3, "number of files or tasks, chosen at random")
+    lines: Count = option(25, "number of first lines of each file")
     sessions: Count = option(3, "sessions that edit each file, each from its first version on")
     turns: Annotated[int, Within(1, len(EDITS))] = option(2, "edits in each session; a task has one")
 

@@ -224,7 +224,7 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
     parts: list[str | Table] = [Table.of(COLUMNS, ({"way": name} | each for name, each in summary.items()))]
     if gap or not results["target"]["same_bits"]:
         parts.append(
-            f"largest gap: {gap:.3g}, between the target's scores of the two tokens where an output parts (near 0: a near-tie "
+            f"largest gap: {gap:.3g}, between the target's scores of the two tokens where an output differs (near 0: a near-tie "
             "that rounding decides)"
         )
     return [*parts, *skipped_lines(results)]

@@ -85,7 +85,7 @@ def settings_of(options: RolloutOptions, epoch: int, place: int) -> list[Samplin
 def plain_answers(
     options: RolloutOptions, target: Target, encoded: Encoded, epoch: int, file: AnswerFile
 ) -> Iterator[Answers]:
-    """Yield the plain answers of ``target`` to each prompt in ``epoch``. In ``file``, the target is ``options.decoding.model``."""
+    """Yield the plain answers of ``target`` to each prompt in ``epoch``. ``file`` names the target ``options.decoding.model``."""
     longest = max(len(ids) for _, ids in encoded) + options.decoding.max_new_tokens + 1
     with Engine(target, slots=options.samples, capacity=longest, queue=0) as engine:
         for place, (_, ids) in enumerate(encoded):

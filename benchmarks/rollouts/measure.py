@@ -39,8 +39,8 @@ COLUMNS = {
 }
 NOTES = (
     "speed-up: ratio of all tokens per second to plain decoding, prompts and the keeping of answers included",
-    "with --answers: passes and sampling take their measured cost, all else takes processor time",
-    "M: tokens generated per target pass and request; drafted, accepted: drafted tokens that were verified, that were accepted",
+    "with --answers: passes and sampling count as their measured cost, all else as its processor time",
+    "M: tokens generated per target pass and request; drafted: drafted tokens that were verified; accepted: those accepted",
     "keeping: time to insert finished answers; arctic inserts within its drafts",
     "identical: answers equal to the first method's token for token; the methods run in turn, in rotating order",
     "prompt trees: an index for each prompt, replaced after each epoch (HistoSpec's way); arctic: the suffix tree of Arctic "

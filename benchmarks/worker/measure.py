@@ -46,7 +46,7 @@ NOTES = (
     "tokens/s: of all streams together, prompts included, median of rounds; ratio: to calls in the engine's process; least: the "
     "worst round",
     "first token ms: from the request to its first token, median; an answer in one piece has none",
-    "CPU ms a token: processor time of the engine's process, with the server in it, without the clients'",
+    "CPU ms a token: processor time of the process with engine and server, without the clients' process",
     "as engine: answers that equal the answers to calls in the engine's process, in the same round",
     "clients: one process with a thread and a connection for each stream, on the same machine, with Python's http.client or "
     "Suffolk's gRPC client",

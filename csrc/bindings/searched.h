@@ -32,7 +32,7 @@ class Searched {
   std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
-  // `groups` is None, or a list of group keys, with the same number of keys for each context and one context after another. Key 0
+  // `groups` is None, or a list of group keys, context by context, with the same number of keys for each context. Key 0
   // means no group. `scope` is "store", "group" or "group_first"; the last two need groups.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;

@@ -17,9 +17,9 @@ struct Narrowed {
   bool occurs = false;  // a key of the directory begins with the whole pattern
 };
 
-// Narrows the search for `pattern` among the ranks of `bucket`, usually to 128 ranks. Without a directory, both bounds are the
-// whole bucket. A damaged directory may give wrong bounds, but always inside the bucket. O(log entries). REQUIRES: pattern is not
-// empty.
+// Narrows the search for `pattern` among the ranks of `bucket`, which include all of its occurrences, usually to 128 ranks.
+// Without a directory, both bounds are the whole bucket. A damaged directory may give wrong bounds, but always inside the bucket.
+// O(log entries). REQUIRES: pattern is not empty.
 Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern, Interval bucket) noexcept;
 
 // Whether the keys of the directory are long enough to hold the tokens at this depth.

@@ -24,13 +24,13 @@ struct DraftTree {
 
 // The tree of the tokens that follow the occurrences of `match`, cut to the `max_nodes` nodes with the highest counts. Nodes with
 // fewer than least_count occurrences are left out. Paths have up to max_depth tokens and never pass a document's end. The result is
-// exact for any number of occurrences, and does not depend on how the corpus is divided into segments and deletions.
+// exact for any number of occurrences, and does not depend on how the corpus is divided into segments.
 //
-// A node has an interval of sorted suffixes in each segment and deletion. The nodes with the most occurrences are expanded first,
-// several at once, so that their reads from memory overlap. To find a node's frequent children, the interval is sampled in steps
-// shorter than the part of a frequent child. Rarer children are not searched for once max_nodes more frequent nodes are known. So
-// the cost depends on the returned nodes: each takes about (its count / the smallest returned count) token reads. The cost is
-// O(occurrences) only if nearly all continuations differ, or nearly all occurrences are deleted.
+// A node has an interval of sorted suffixes in each segment of the corpus. The nodes with the most occurrences are expanded
+// first, several at once, so that their reads from memory overlap. To find a node's frequent children, the interval is sampled in
+// steps shorter than the interval of a frequent child. Rarer children are not searched for once max_nodes more frequent nodes are
+// known. So the cost depends on the returned nodes: each takes about (its count / the smallest returned count) token reads. The
+// cost is O(occurrences) only if nearly all continuations differ, or nearly all occurrences are deleted.
 //
 // REQUIRES: `match` is from longest_match on the same corpus. Thread-safe.
 DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds);

@@ -16,7 +16,7 @@
 
 namespace suffolk {
 
-inline constexpr std::size_t kMaxSearched = 16;  // most segments of a search, deletions included
+inline constexpr std::size_t kMaxSearched = 16;  // most segments of a search, deletion segments included
 inline constexpr std::size_t kMinMemory = 6;     // segments that memory may have even if the files alone are many
 inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs; a higher value makes appends faster and drafts slower
 
@@ -24,7 +24,7 @@ struct LiveStats {
   std::uint64_t tokens = 0;         // in memory, without separators and removed documents
   std::uint64_t documents = 0;      // in memory, without removed ones
   std::uint64_t bytes = 0;          // of segments in memory
-  std::uint64_t segments = 0;       // searched in all: files, memory, deletions
+  std::uint64_t segments = 0;       // searched in all: files, memory, and the deletion segments of both
   std::uint64_t deletions = 0;      // part of `segments`: segments with the removed documents of memory
   std::uint64_t merge_debt = 0;     // tokens in merges that run or are due
   std::uint64_t merged_tokens = 0;  // tokens written by merges so far

@@ -55,8 +55,8 @@ void check(const QueryBounds& bounds, std::uint32_t order_depth);
 // REQUIRES: pattern is not empty. Complexity: O(|pattern| log n) token reads. Thread-safe.
 Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept;
 
-// The longest suffix of `context`, of min_match to max_match tokens, whose count is above 0. Bisects over the length, because all
-// shorter suffixes of a suffix that occurs also occur. Thread-safe.
+// The longest suffix of `context`, of min_match to max_match tokens, whose count is above 0. Bisects over the length: if a suffix
+// occurs, all shorter suffixes occur too. Thread-safe.
 Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 
 // A search for the first rank of `range` whose token at `depth` is at least `token`. The search writes the result to range.lo; if

@@ -1,4 +1,4 @@
-// The segments that one query searches: published files, segments in memory, and the deletions of files and of memory.
+// The segments that one query searches: published files, segments in memory, and the deletion segments of both.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sorts a run of suffixes by direct comparison, many tokens at a time as one number.
+// Sorts a run of suffixes, whose first tokens are equal, by direct comparison, many tokens at a time as one number.
 #pragma once
 
 #include <algorithm>
@@ -113,9 +113,8 @@ class RunSorter {
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
   // Sorts suffixes by their first order_depth tokens, and equal suffixes by position. The suffixes must agree in their first
-  // `depth` tokens and not end there. Sets kMark on suffixes that agree with another suffix in mark_depth tokens, except where all
-  // of these suffixes agree in order_depth tokens. May mark further suffixes. If mark_depth is 0, marks all. REQUIRES: positions
-  // are below kMark.
+  // `depth` tokens and not end there. Sets kMark on all suffixes with the same first mark_depth tokens, unless they also have the
+  // same first order_depth tokens. May mark further suffixes. If mark_depth is 0, marks all. REQUIRES: positions are below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {
     const std::size_t needed = std::min(run.size(), limit_);
     if (scratch_.size() < needed) scratch_.resize(needed), spare_.resize(needed);

@@ -88,7 +88,7 @@ inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::u
   return key;
 }
 
-// The directory has the keys of the ranks 0, 128, 256, ...
+// The directory has the keys of the suffixes with ranks 0, 128, 256, ... A rank is an index in the sorted suffixes.
 inline constexpr std::uint64_t kDirectoryStride = 128;
 constexpr std::uint64_t directory_entries(std::uint64_t suffixes) noexcept { return (suffixes + kDirectoryStride - 1) / kDirectoryStride; }
 
@@ -100,8 +100,8 @@ struct Suffixes {
   std::uint64_t count = 0;                     // suffixes
   const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], for each token, the rank of the first suffix that begins with it; may be null
   std::uint32_t vocab_size = 0;
-  // The key of every kDirectoryStride-th rank, so that a search reads few pages. Null, with directory_count 0, for the context of
-  // one request. Only the first order_depth tokens of the keys are in the order of ranks.
+  // The key of every kDirectoryStride-th rank, so that a search reads few pages. Null, and directory_count is 0, for the context
+  // of one request. Only the first order_depth tokens of the keys are in the order of ranks.
   const SuffixKey* directory = nullptr;
   std::uint64_t directory_count = 0;
 

@@ -60,7 +60,7 @@ class StorageOptions(setting.Options):
         "on there",
         metavar="DIR",
     )
-    keep: Annotated[int, Within(1, 1000)] = option(KEEP, "newest generations that stay at the URL")
+    keep: Annotated[int, Within(1, 1000)] = option(KEEP, "number of newest generations that stay at the URL")
 
 
 @dataclass(frozen=True, kw_only=True)

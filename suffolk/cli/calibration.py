@@ -5,7 +5,7 @@ diagram has a line for each tenth of 0..1: the mean predicted probability, the m
 accepted tokens, and the weight of these predictions. Old predictions weigh less. Every prediction was made
 before its outcome was known. The error is the mean distance of prediction and measurement.
 "sampled": requests with a temperature above 0; "in hybrid": a neural drafter beside other sources;
-"in hierarchy": text searched for a level of models.
+"in hierarchy": a source that drafts for a model of a hierarchy.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ cluster.yaml:
     count: 2
     gpus: 1
     options: {slots: 16}              # further options of 'suffolk worker'
-  front: {host: 127.0.0.1, port: 8000}  # elsewhere, workers need access or insecure"""
+  front: {host: 127.0.0.1, port: 8000}  # on another host, workers need access or insecure"""
 
     file: Path = argument(REQUIRED, "the cluster's settings", metavar="CLUSTER.yaml")
 

@@ -76,7 +76,7 @@ FILES = {
     ),
     "bench.of_decoding": tuple(f"bench {each}" for each in ("batch", "worker", "prediction", "rollouts", "agents")),
 }
-"""Map from a module to its commands. The module's ``COMMANDS`` has their last words as keys. Others are modules themselves."""
+"""Map from a module to its commands. Its ``COMMANDS`` maps their last words to options. Other commands have own modules."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst

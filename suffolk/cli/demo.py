@@ -3,8 +3,8 @@ of 93 MB), a datastore from the Python source that is installed here, a draft se
 prompts, decoded with and without drafts.
 
 The last lines are a table of speed-ups. The exit code is 0 if every text is identical to plain
-decoding. It takes about four minutes and 2 GB of disk, the second time about two. Needs
-pip install 'suffolk[demo]'.
+decoding, except at near-ties. It takes about four minutes and 2 GB of disk, the second time about
+two minutes. Needs pip install 'suffolk[demo]'.
 """
 
 from __future__ import annotations

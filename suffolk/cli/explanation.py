@@ -47,7 +47,7 @@ def explain(
 
     Args:
         tokenizer: the target's; None to show token ids.
-        explanation: of a hybrid drafter, else empty.
+        explanation: the use of neural drafters by a hybrid drafter; empty for another drafter.
         colours: which outputs have colours. If stdout has none, the output repeats the text, in colours or with marks.
     """
     tokens = [token for step in steps for token in step.tokens]

@@ -69,7 +69,7 @@ class Split(Options):
     """Split a datastore into shards for several servers.
 
     OUT/shard-0, OUT/shard-1, ... are datastores with some of its segments each. Segment files are linked, so OUT must be on
-    the same file system, and it takes no space. Serve each shard under one name; the address
+    the same file system, and it takes no space. Serve all shards under the same NAME; the address
     grpc://HOST:PORT+HOST:PORT/NAME then answers as the whole datastore.
     """
 

@@ -173,7 +173,7 @@ class Options(
     """All options of ``suffolk generate``."""
 
     calibration: Path | None = rare(
-        None, "file of learned acceptance; it is read if it exists, and written at the end", group="drafting"
+        None, "file of how often drafts are accepted; it is read if it exists, and written at the end", group="drafting"
     )
 
     def drafter_name(self) -> str:

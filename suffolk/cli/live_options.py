@@ -35,15 +35,15 @@ class LiveOptions(Options):
     )
     durability: str = option(
         INTERVAL,
-        "when an append is acknowledged. 'always': it is on disk; 'interval': it is synced within 100 ms; 'none': the system "
-        "decides. Appends survive the end of the process in any case",
+        "when an append is acknowledged. 'always': once it is on disk; 'interval': at most 100 ms before that; 'none': the system "
+        "decides when it reaches the disk. Appends survive the end of the process in any case",
         choices=DURABILITIES,
     )
     live_tokens: Annotated[int, Within(0, 1 << 50)] = rare(
-        0, "the most tokens that a live datastore holds of what was appended, in memory and in files; 0 is no bound"
+        0, "the most appended tokens that a live datastore holds, in memory and in files; 0 is no limit"
     )
     live_bytes: Annotated[int, Within(0, 1 << 50)] = rare(
-        0, "the most bytes of memory for the documents of a live datastore; 0 is no bound"
+        0, "the most bytes of memory for the documents of a live datastore; 0 is no limit"
     )
     live_seconds: Annotated[int, Within(0, 1 << 40)] = rare(
         0, "age in seconds at which documents are removed; 0 keeps them"
@@ -60,7 +60,7 @@ class LiveOptions(Options):
     )
     register: str | None = option(
         None,
-        "where it is kept which copy of the live datastores leads: s3://BUCKET/FOLDER, file:///FOLDER, or etcd://HOST:PORT/PREFIX",
+        "place that records which copy of a live datastore leads: s3://BUCKET/FOLDER, file:///FOLDER, or etcd://HOST:PORT/PREFIX",
         metavar="URL",
     )
     peer: tuple[str, ...] = option(

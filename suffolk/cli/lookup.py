@@ -70,7 +70,7 @@ class Options(setting.Options):
     occurrences: Annotated[int, Within(0, MAX_SHOWN)] = option(5, "number of occurrences to show")
     draft: bool = option(False, "show the draft tree that a decoder would get")
     max_nodes: Annotated[int, Within(1, MAX_NODES)] | None = option(
-        None, "the most nodes of the draft tree (default: 64, or 4 for each continuation)"
+        None, "the most nodes of the draft tree (default: 64, or 4 for each continuation if that is more)"
     )
     deadline: Annotated[float, Within(ABOVE_0)] | None = option(
         None,

@@ -105,7 +105,7 @@ def _line(error: BaseException) -> str:
 def exit_code_of(work: Callable[[], int], name: str) -> int:
     """Run ``work``. Returns its exit code, or the exit code of its error. The line of the error begins with ``name``.
 
-    1: an internal error or damage; 2: bad input, too little memory, or a file that cannot be read or written; 130: interrupted;
+    1: an internal error; 2: bad input, damage, too little memory, or a file that cannot be read or written; 130: interrupted;
     141: the reader of stdout has gone. Other errors are raised.
     """
     try:

@@ -29,8 +29,8 @@ class DeviceOptions(Options):
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = rare(None, "CPU threads (default: torch's choice)")
     exact: str = rare(
         "auto",
-        "'bits': drafts and other requests change no bit of a text; 'near-ties': they may at near-ties of logits; 'auto': "
-        "bits where that costs little speed: bf16 on CPUs with AMX (if its tiles fit the heads) or AVX-512 BF16",
+        "'bits': drafts and other requests never change a text; 'near-ties': they may, where two logits are nearly equal; 'auto': "
+        "'bits' in bf16 on CPUs with AMX (if its tiles fit the heads) or AVX-512 BF16, else 'near-ties'",
         choices=EXACT,
     )
 

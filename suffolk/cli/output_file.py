@@ -66,7 +66,7 @@ class CalibrationOptions(Options):
     GROUP = "drafting"
     calibration: Path | None = option(
         None,
-        "file of learned acceptance; it is read if it exists, and written at the end. Changes by "
+        "file of how often drafts are accepted; it is read if it exists, and written at the end. Changes by "
         "other processes in between are lost; 'suffolk calibration FILE' shows it",
     )
 

@@ -1,9 +1,9 @@
 """Measure and store what a model's passes cost on this device, or what it costs to serve a datastore.
 
-With --model, the command times passes with contexts of each length: 1 to 64 rows a request, 1 to SLOTS requests, up to
-256 rows in all. Every command that decodes (generate, worker, hierarchy
-plan --measure, replay --costs stored, bench decode ...) uses the costs stored for its model,
-device, dtype and number of threads. It then plans better, and starts without measuring.
+With --model, the command times passes with contexts of each length: 1 to 64 rows (tokens) a
+request, 1 to SLOTS requests, up to 256 rows in all. Every command that decodes (generate, worker,
+hierarchy plan --measure, replay --costs stored, bench decode ...) uses the costs stored for its
+model, device, dtype and number of threads. It then plans better, and starts without measuring.
 
 With --datastore, the command measures searches, calls of a draft service that it starts, and disk
 reads, in less than a minute. 'suffolk capacity --profile FILE' plans nodes from these costs. Disk
@@ -53,7 +53,7 @@ class Options(DeviceOptions):
         metavar="LIST",
         blank=True,
     )
-    rounds: Count = option(5, "passes at each point")
+    rounds: Count = option(5, "passes for each number of rows, requests and cached tokens")
     output: Path | None = option(
         None, "file to write (default: in the user's cache; with --datastore suffolk-profile.json)", written=True
     )

@@ -1,11 +1,10 @@
 """Let a copy of a live datastore lead, or show what each copy is.
 
-A copy that has everything leads by itself when the leader is gone. The command moves the lead: it
-names the copy that is to have it. A copy must be known to be in sync, or --accept-loss must be given. Then the output
-says what may be lost. That is for a store of which too many
-copies are gone for good. With --dry-run, it names any number of copies and changes nothing; the
-exit code is 2 if one of them does not answer. The command needs the role 'admin', with --dry-run
-'read'.
+When the leader is gone, a copy that has all its changes leads by itself. This command moves the lead
+to the copy at URL, which must be known to be in sync. If too many copies are gone for good,
+--accept-loss lets another copy lead; the output then says what may be lost. With --dry-run, the
+command shows the copies at any number of URLs and changes nothing; the exit code is 2 if one of them
+does not answer. The command needs the role 'admin', with --dry-run 'read'.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ With --tokenizer, logs of OpenAI's API (requests with their responses) and conve
 ('messages', 'conversations') are replayed too. Each answer in them is one text.
 
 Ctrl-C ends it early with exit code 130. The report then covers the drafters and sizes that have
-finished all texts, and says so; if none has, it covers the first with the texts that it has
-finished. The output ends with a verdict: whether drafts help, how much, and why.
+finished all texts, and says so; if none has, it covers the first drafter with the texts
+that it has finished. The output ends with a verdict: whether drafts help, how much, and why.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Options(ServerOptions, LiveOptions, Configurable):
         None, "folder for the copies of datastores in storage, one folder for each", metavar="DIR"
     )
     poll_seconds: Annotated[float, Within(1, 86400)] = option(
-        POLL_SECONDS, "seconds between two looks for a new generation in storage", metavar="SECONDS"
+        POLL_SECONDS, "seconds between two checks for a new generation in storage", metavar="SECONDS"
     )
     residency: str = option(
         "auto",
@@ -92,7 +92,7 @@ def run(options: Options) -> None:
     if options.register and not options.live:
         raise InvalidArgument("--register is given without --live; name the live datastores that the servers copy")
     if options.peer and not options.register:
-        raise InvalidArgument("--peer is given without --register; name the place where it is kept which copy leads")
+        raise InvalidArgument("--peer is given without --register; name the place that records which copy leads")
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         live = parse_stores(options.live)

@@ -81,8 +81,8 @@ class ServerOptions(Options):
     )
     allowed_host: tuple[str, ...] = rare(
         (),
-        "host that requests over HTTP may name, beside loopback and the host of --http; if given, the host of every request is "
-        "checked, not only on loopback without --access",
+        "host that HTTP requests may name, beside loopback and the host of --http. Once set, the host of every request is checked; "
+        "otherwise only on loopback without --access",
         metavar="HOST",
     )
     grace: Annotated[float, Within(0, 600)] = rare(

@@ -43,7 +43,7 @@ class Colours:
 def paint(text: str, bits: int) -> str:
     """``text`` in the colour of its source. Text that several sources drafted is underlined, in the colour of the first of them.
 
-    ``bits``: source bits; 0, the target's own text, has no colour.
+    ``bits``: its sources (``DraftTree.sources``); 0, the target's own text, has no colour.
     """
     return source_style(bits).render(text, color_system=ColorSystem.EIGHT_BIT) if bits else text
 

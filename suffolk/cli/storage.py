@@ -42,7 +42,7 @@ AWS_ENDPOINT_URL=http://127.0.0.1:9000 suffolk push STORE s3://bucket/code      
 
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     url: str = argument(REQUIRED, "its place in storage", metavar="URL")
-    keep: Annotated[int, Within(1, 1000)] = option(KEEP, "newest generations that stay at the URL")
+    keep: Annotated[int, Within(1, 1000)] = option(KEEP, "number of newest generations that stay at the URL")
     json: bool = option(False, "print one JSON object")
 
     def run(self) -> None:

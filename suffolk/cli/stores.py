@@ -58,7 +58,7 @@ def checked_stores(
     watch: bool = False,
     live: LiveStore | None = None,
 ) -> Iterator[list[Retriever]]:
-    """The datastores of these names or URLs, closed at the end. The datastores of one server become one.
+    """The datastores of these names or URLs, closed at the end. Several datastores of one server are opened as one.
 
     Raises the errors of ``open_named`` and ``require_fit``.
     """

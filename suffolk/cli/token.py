@@ -23,7 +23,7 @@ class AddToken(setting.Options):
     """Add a token to an access file, and print it. The file is made if it is missing.
 
     The token is shown only once: the file holds its hash. Roles are read (drafts, lookups, generation,
-    info), append (read, and adds documents) and admin (append, deletes documents, and sees the sources of
+    info), append (also adds documents) and admin (also deletes documents, and sees the sources of
     drafted tokens). A role holds in one tenant, or with '*' in all. Metrics need read in '*'.
     """
 
@@ -67,7 +67,7 @@ suffolk token list access.toml --json"""
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveToken(setting.Options):
-    """Remove a token from an access file. A running server refuses its next call; calls that run may end."""
+    """Remove a token from an access file. A running server refuses further calls with it; running calls may finish."""
 
     EXAMPLES = """
 suffolk token remove access.toml ci

@@ -193,7 +193,7 @@ def _opened_service(
 
 
 def _serve(options: Options, server: ServerConfig, service: DecodeService, starting: ExitStack) -> None:
-    """Serve until a signal. First close ``starting``, which holds the port."""
+    """Serve until a signal. First close ``starting``, whose page has answered at the HTTP port so far."""
     from suffolk.serving.worker.server import WorkerServer
 
     LOG.info("%s", _facts(service))

@@ -52,7 +52,7 @@ class RoomOptions(DeviceOptions):
     pass_mode: str = rare(
         "auto",
         "kind of forward passes. 'packed': any shape; 'captured': a few static shapes, as CUDA graphs; 'compiled': on a CPU, by "
-        "torch and a C++ compiler, which takes minutes at the first start; 'graph': on CUDA, compiled and captured; not measured; "
+        "torch and a C++ compiler, which takes minutes at the first start; 'graph': on CUDA, compiled and captured, unmeasured; "
         "'auto' is 'captured' on CUDA, else 'packed'",
         choices=("auto", "packed", "captured", "compiled", "graph"),
     )
@@ -90,8 +90,8 @@ class Options(
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
     served_model_name: tuple[str, ...] = option(
         (),
-        "names by which requests may call the model (default: the name of its folder); answers to requests that name none have "
-        "the first",
+        "names by which requests may call the model (default: the name of its folder); requests that name none get the "
+        "first",
         metavar="NAME",
         several=True,
         group="serving",
@@ -134,7 +134,7 @@ class Options(
         None,
         "live datastore to which finished answers are appended in the background, and which is searched too: a URL, or a folder, "
         "which is made if it does not exist. The address of several servers is not searched, unless --datastore names it. "
-        "Requests may refuse, and name a group",
+        "Requests may opt out, and may name a group",
         metavar="STORE",
         group="serving",
     )

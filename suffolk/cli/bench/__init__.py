@@ -1,4 +1,4 @@
-"""Measure retrieval, building, decoding, serving and live datastores. Each is compared to a baseline in the same run.
+"""Measure retrieval, building, decoding, serving and live datastores. Most are compared to a baseline in the same run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command
 line) and a plot. With --report, it also writes one HTML page of all that. The extra packages: pip

@@ -41,7 +41,7 @@ class DecodePromptOptions(setting.Options):
 
     GROUP = "prompts"
     prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
-    style: str = option("both", "how to ask a prompt that has the beginning of its answer", choices=STYLES)
+    style: str = option("both", "'prefill' begins the answer with a row's 'prefill'; 'chat' does not", choices=STYLES)
     limit: Count | None = option(None, "number of prompts of each file, chosen at random (default: all)")
     max_new_tokens: Count = option(128, "longest answer, in tokens")
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
@@ -59,7 +59,7 @@ class ComparedOptions(DrafterOptions):
     drafters: str | None = option(
         None,
         "names, separated by commas (default: all that can run); 'useless' drafts wrong tokens only; with bench decode, "
-        "'recorded' drafts what plain decoding has answered, the ceiling of all drafters",
+        "'recorded' drafts the answers of plain decoding, which no drafter can beat",
         metavar="LIST",
     )
 
@@ -72,7 +72,7 @@ class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, Pl
     temperature: float = option(
         0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T", group="prompts"
     )
-    top_p: float = option(1.0, "1: no limit", metavar="P", group="prompts")
+    top_p: float = option(1.0, "share of the probability to sample from; 1: no limit", metavar="P", group="prompts")
     slowed: float = option(
         0.0,
         "milliseconds of delay in every call of a drafter; shows that drafting stops when it costs too much",
