@@ -103,6 +103,6 @@ def unknown(name: str, value: object, choices: Collection[str], of: str = "") ->
 
 
 def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
-    """Suggest the word of ``known`` that is most similar to ``word``, or what ``shown`` has for it. Returns "" if none is similar."""
+    """Suggest the word of ``known`` that is most similar to ``word``, or what ``shown`` has for it; "" if none is similar."""
     matches = get_close_matches(word, list(known), n=1, cutoff=_ALIKE)
     return "".join(f" (did you mean {(shown or {}).get(each, each)}?)" for each in matches)
