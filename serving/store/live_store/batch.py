@@ -20,8 +20,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.store.live_store.contents import LiveOrigin, pack_origin
 from suffolk.serving.store.live_store.identity import StoreIdentity
-from suffolk.serving.store.live_store.record import FORGET, KeyedAppend
-from suffolk.serving.store.live_store.settings import MAX_BATCH_TOKENS, LiveSettings
+from suffolk.serving.store.live_store.record import COLUMN_BYTES, FORGET, KeyedAppend
+from suffolk.serving.store.live_store.settings import MAX_BATCH_ORIGIN_BYTES, MAX_BATCH_TOKENS, LiveSettings
 
 GROUP_SLACK = 8
 """A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
@@ -75,6 +75,12 @@ def make_batch(
     origins = [
         pack_origin(LiveOrigin(each.source, each.metadata, name)) for each, name in zip(documents, groups, strict=True)
     ]
+    size = sum(map(len, origins)) + COLUMN_BYTES * len(origins)
+    if size > MAX_BATCH_ORIGIN_BYTES:
+        raise InvalidArgument(
+            f"an append of {len(origins)} documents with {size} bytes of ids, metadata and groups; one append may have "
+            f"{MAX_BATCH_ORIGIN_BYTES}: append less at once"
+        )
     known = {name: identity.group_key(name) if name is not None else 0 for name in set(groups)}
     batch = AppendBatch(
         np.concatenate(arrays),

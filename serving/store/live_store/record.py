@@ -28,6 +28,8 @@ _HEAD = struct.Struct("<QIIIII")
 _OLD_HEAD = struct.Struct("<QIIII")
 """The head in version 1, without the number of keys."""
 _KEY = struct.Struct("<16sQIQIq")
+COLUMN_BYTES = 3 * 8 + 2 * 4
+"""Bytes of the columns of a document, without its tokens and its origin."""
 MAX_BODY_BYTES = 1 << 32
 """The largest body that a reader accepts."""
 _WIDTH_PLACE = 16
@@ -223,7 +225,7 @@ def _parse(body: memoryview, head: struct.Struct) -> Change | None:
         return None
     drop_before, documents, removals, width, origin_bytes, *more = head.unpack_from(body)
     keys_begin = len(body) - _KEY.size * sum(more)
-    columns_end = head.size + 8 * removals + (3 * 8 + 2 * 4) * documents
+    columns_end = head.size + 8 * removals + COLUMN_BYTES * documents
     token_bytes = keys_begin - columns_end - origin_bytes
     if width not in _WIDTHS or token_bytes < 0 or token_bytes % width:
         return None

@@ -17,6 +17,8 @@ DEFAULT_GROUP_TOKENS = 1 << 20
 DEFAULT_FLUSH_TOKENS = 32 << 20
 MAX_BATCH_TOKENS = 1 << 27
 """The largest number of tokens of one append. They take at most 512 MiB in its log record."""
+MAX_BATCH_ORIGIN_BYTES = 1 << 30
+"""The largest size of all ids, metadata and groups of one append, and of its log record's columns for them."""
 
 
 @dataclass(frozen=True, slots=True)

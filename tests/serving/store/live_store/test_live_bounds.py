@@ -12,7 +12,8 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.datastore.manifest import read_manifest, writer_lock
 from suffolk.serving.store.live_store.publish import live_segments
-from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.record import MAX_BODY_BYTES
+from suffolk.serving.store.live_store.settings import MAX_BATCH_ORIGIN_BYTES, MAX_BATCH_TOKENS, LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore
 from tests.serving.store.live_store.conftest import OpenStore
 from tests.support.full_disk import file_size_limit
@@ -246,3 +247,15 @@ def test_a_full_disk_refuses_appends_and_answers_queries(open_store: OpenStore, 
 def test_settings_out_of_bounds_are_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidArgument, match=name):
         LiveSettings(**{name: value})  # type: ignore[arg-type]
+
+
+def test_the_origins_of_one_append_are_bounded(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log record above 4 GiB would count as damage when the store is opened again."""
+    assert 4 * MAX_BATCH_TOKENS + MAX_BATCH_ORIGIN_BYTES < MAX_BODY_BYTES // 2
+    monkeypatch.setattr("suffolk.serving.store.live_store.batch.MAX_BATCH_ORIGIN_BYTES", 10_000)
+    store = open_store()
+    documents = [Document(f"{number}", {"note": "x" * 2000}, np.array([1, 2], np.uint32)) for number in range(5)]
+    with pytest.raises(InvalidArgument, match=r"an append of 5 documents with 10\d\d\d bytes of ids.*may have 10000"):
+        store.append_batch(documents)
+    assert store.stats().documents == 0
+    assert store.append_batch(documents[:4]).documents == 4
