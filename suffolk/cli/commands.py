@@ -57,15 +57,6 @@ COMMANDS = {
     "bench agents": "measure edits of the same files in several sessions",
 }
 """Map from a command's name to its one-line help."""
-FORMER = {
-    "bench host": "python -m research.host_time",
-    "bench hybrid": "bench decode",
-    "client": "lookup",
-    "plan": "hierarchy plan",
-    "stats": "calibration",
-    "tune": "profile",
-}
-"""Map from a command's name in an earlier version to the command to use now."""
 FILES = {
     "storage": ("push", "pull", "generations"),
     "folders": ("info", "verify", "snapshot", "split", "compact"),
@@ -113,8 +104,6 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         name = " ".join(words[:length])
         if name in COMMANDS:
             return name, words[length:]
-        if name in FORMER:
-            raise InvalidArgument(f"unknown command {name}; it is {FORMER[name]} now")
     group = _group(words[0])
     if group:
         if len(words) > 1:

@@ -67,8 +67,6 @@ def test_an_unknown_command_is_refused(capsys):
         (["demo", "--folder", __file__], f"--folder is {__file__!r}, which is no folder"),
         (["run"], "unknown command run; see 'suffolk --help'"),
         (["--hlep"], "unknown option --hlep (did you mean --help?); see 'suffolk --help'"),
-        (["plan", "--x"], "unknown command plan; it is hierarchy plan now"),
-        (["bench", "hybrid"], "unknown command bench hybrid; it is bench decode now"),
         (["hierarchy", "x"], "unknown command hierarchy x; use hierarchy plan"),
         (["lookup", "/nowhere", "-x"], "unknown option -x; write -- before a text that begins with '-'; see 'suffolk"),
         (["config", "shw"], "unknown command config shw (did you mean show?)"),

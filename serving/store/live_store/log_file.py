@@ -17,7 +17,7 @@ from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted, SuffolkError, Unsupported, damaged
 from suffolk.datastore.files import fsync_directory
-from suffolk.serving.store.live_store.record import VERSION, Layout
+from suffolk.serving.store.live_store.record import VERSION
 
 LOG_SUFFIX = ".log"
 CHECKPOINT_SUFFIX = ".checkpoint"
@@ -26,9 +26,6 @@ _HEADER = struct.Struct("<8sIQIII")
 """Magic, version, good bytes of the previous file, salt of this file's records, checksum of the previous file's last
 record, and the CRC-32 of all these."""
 HEADER_BYTES = _HEADER.size
-_OLD_HEADERS = {1: struct.Struct("<8sIQI"), 2: struct.Struct("<8sIQII")}
-"""The headers of version 1, without a salt, and of version 2, without the checksum of a record."""
-LEAST_HEADER_BYTES = _OLD_HEADERS[1].size
 OWNER_ONLY = 0o600
 """Mode of log files. They hold appended text, also of tenants that others may not read."""
 
@@ -39,15 +36,13 @@ class Header:
 
     Attributes:
         previous: good bytes of the previous file.
-        before: checksum of the previous file's last record; 0 in old versions.
-        layout: layout of this file's records.
-        bytes: size of the header.
+        before: checksum of the previous file's last record.
+        salt: of this file's records.
     """
 
     previous: int
     before: int
-    layout: Layout
-    bytes: int
+    salt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +74,17 @@ def read_header(path: Path, content: memoryview) -> Header:
 
     Raises:
         Corruption: the header is damaged.
-        Unsupported: a newer version wrote it.
+        Unsupported: another version wrote it.
     """
     raw = bytes(content[:HEADER_BYTES])
-    if len(raw) < LEAST_HEADER_BYTES or not raw.startswith(MAGIC):
+    if not raw.startswith(MAGIC):
         raise Corruption(f"{path} is no file of a write-ahead log; restore it from a copy")
-    version = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 4], "little")
-    fields = _OLD_HEADERS.get(version, _HEADER)
-    raw = raw[: fields.size]
-    if len(raw) < fields.size or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
+    if len(raw) < HEADER_BYTES or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
         raise damaged(path, "has a damaged header")
-    if not 1 <= version <= VERSION:
-        raise Unsupported(f"{path}: log version {version}; this program reads up to {VERSION}: use a newer Suffolk")
-    _, _, previous, *more, _ = fields.unpack(raw)
-    salt, before = (*more, 0, 0)[:2]
-    return Header(previous, before, Layout(version, salt), fields.size)
+    _, version, previous, salt, before, _ = _HEADER.unpack(raw)
+    if version != VERSION:
+        raise Unsupported(f"{path}: log version {version}; this program reads {VERSION}: use the Suffolk that wrote it")
+    return Header(previous, before, salt)
 
 
 def log_path(folder: Path, number: int) -> Path:

@@ -19,7 +19,7 @@ from suffolk.serving.store.live_store.log_file import (
     log_path,
     read_header,
 )
-from suffolk.serving.store.live_store.record import Change, Layout, decode, find
+from suffolk.serving.store.live_store.record import Change, decode, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def read_log(folder: Path) -> RecoveredLog:
     Raises:
         Corruption: a record or a file is missing, doubled, or replaced by another. Or a file is damaged, unless the damage
             lies after the last whole record of the last file.
-        Unsupported: a newer version wrote a file.
+        Unsupported: another version wrote a file.
     """
     paths, leftovers = _live_paths(folder)
     contents = [_content(path, path == paths[-1] and path.suffix == LOG_SUFFIX) for path in paths]
@@ -70,10 +70,10 @@ def read_log(folder: Path) -> RecoveredLog:
         replaces = path.suffix == CHECKPOINT_SUFFIX  # the next file refers to the file that the checkpoint replaces
         expected = len(content) if replaces else after.previous if after is not None else None
         if expected is None and len(content) > size:
-            torn = _torn_tail(path, content, size, header.layout)
+            torn = _torn_tail(path, content, size, header.salt)
         if expected is not None and size < expected:
             raise damaged(path, f"holds no whole record at byte {size}, and should hold records up to byte {expected}")
-        if after is not None and after.layout.chained and not replaces and after.before != last:
+        if after is not None and not replaces and after.before != last:
             raise damaged(path, "is not the file that the next one follows")
         newest = max((int(change.sequences[-1]) for change in found if len(change.sequences)), default=0)
         files.append(LogFile(path, file_number(path), size, newest, last))
@@ -118,19 +118,19 @@ def _content(path: Path, grows: bool) -> memoryview:
 
 def _records(path: Path, content: memoryview, header: Header) -> tuple[list[Change], int, int]:
     """The changes of all whole records at the start, the place of the first byte after them, and the last record's checksum."""
-    found, place, last = [], header.bytes, header.layout.salt
-    while (record := decode(content[place:], header.layout)) is not None:
-        if header.layout.chained and record.before != last:
+    found, place, last = [], HEADER_BYTES, header.salt
+    while (record := decode(content[place:], header.salt)) is not None:
+        if record.before != last:
             raise damaged(path, f"has a record at byte {place} that does not follow the one before it")
         found.append(record.change)
         place, last = place + record.bytes, record.checksum
     return found, place, last
 
 
-def _torn_tail(path: Path, content: memoryview, size: int, layout: Layout) -> TornTail:
+def _torn_tail(path: Path, content: memoryview, size: int, salt: int) -> TornTail:
     """The end of the last file after ``size`` good bytes. A crash leaves no whole record there."""
     tail = content[size:]
-    if (after := find(tail, layout)) is not None:
+    if (after := find(tail, salt)) is not None:
         raise Corruption(
             f"{path} is damaged at byte {size}: a whole change follows at byte {size + after}; restore the file from a copy, "
             f"or give up all changes from there on with 'truncate -s {size} {path}'"

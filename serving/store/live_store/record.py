@@ -18,15 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 3
-"""Version of the files that are written."""
+"""Version of the files."""
 PREFIX = struct.Struct("<QII")
 """Bytes of the body, the checksum of the previous record, and the checksum of this record."""
-_OLD_PREFIX = struct.Struct("<QI")
-"""The prefix in versions 1 and 2, without a chain."""
 _HEAD = struct.Struct("<QIIIII")
 """``drop_before``; the number of documents and of removed documents; bytes a token, bytes of all origins, number of keys."""
-_OLD_HEAD = struct.Struct("<QIIII")
-"""The head in version 1, without the number of keys."""
 _KEY = struct.Struct("<16sQIQIq")
 COLUMN_BYTES = 3 * 8 + 2 * 4
 """Bytes of the columns of a document, without its tokens and its origin."""
@@ -106,31 +102,6 @@ class Change:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How records are written: the version and the salt of their file. The default is for records sent to other
-    machines."""
-
-    version: int = VERSION
-    salt: int = 0
-
-    @property
-    def chained(self) -> bool:
-        """Whether a record holds the checksum of the previous record. The first record holds the salt."""
-        return self.version >= 3
-
-    @property
-    def prefix(self) -> struct.Struct:
-        return PREFIX if self.chained else _OLD_PREFIX
-
-    @property
-    def head(self) -> struct.Struct:
-        return _OLD_HEAD if self.version == 1 else _HEAD
-
-
-WIRE = Layout()
-
-
 class Record(NamedTuple):
     """A record that was read.
 
@@ -138,7 +109,7 @@ class Record(NamedTuple):
         body: the record without length and checksum.
         bytes: size of the record.
         checksum: the record's checksum.
-        before: checksum of the previous record; 0 in old versions.
+        before: checksum of the previous record. The first record of a file has the salt.
     """
 
     change: Change
@@ -183,25 +154,27 @@ def encode_body(change: Change) -> bytes:
     return b"".join([_HEAD.pack(change.drop_before, *counts), *parts, origins, *keys])
 
 
-def decode(data: memoryview, layout: Layout = WIRE) -> Record | None:
-    """The record at the beginning of ``data``; None if there is no whole record. Its arrays are views of ``data``."""
-    prefix = layout.prefix
-    if len(data) < prefix.size:
+def decode(data: memoryview, salt: int = 0) -> Record | None:
+    """The record at the beginning of ``data``; None if there is no whole record. Its arrays are views of ``data``.
+
+    ``salt``: of the file; 0: the record was sent from another machine.
+    """
+    if len(data) < PREFIX.size:
         return None
-    size, *before, checksum = prefix.unpack_from(data)
-    end = prefix.size + size
-    if not _OLD_HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
+    size, before, checksum = PREFIX.unpack_from(data)
+    end = PREFIX.size + size
+    if not _HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
         return None
-    body = data[prefix.size : end]
-    if _checksum(body, data[: prefix.size - 4], layout.salt) != checksum:
+    body = data[PREFIX.size : end]
+    if _checksum(body, data[: PREFIX.size - 4], salt) != checksum:
         return None
-    change = _parse(body, layout.head)
-    return None if change is None else Record(change, body, end, checksum, sum(before))
+    change = _parse(body)
+    return None if change is None else Record(change, body, end, checksum, before)
 
 
-def find(data: memoryview, layout: Layout = WIRE) -> int | None:
+def find(data: memoryview, salt: int) -> int | None:
     """The place of the first whole record in ``data``; None if there is none."""
-    least, width_place = layout.prefix.size + _OLD_HEAD.size, layout.prefix.size + _WIDTH_PLACE
+    least, width_place = PREFIX.size + _HEAD.size, PREFIX.size + _WIDTH_PLACE
     for begin in range(0, len(data) - least + 1, _SCAN_BYTES):
         block = np.frombuffer(data[begin : begin + _SCAN_BYTES + least - 1], np.uint8)
         count = len(block) - least + 1
@@ -209,7 +182,7 @@ def find(data: memoryview, layout: Layout = WIRE) -> int | None:
         width, *rest = (block[place : place + count] for place in range(width_place, width_place + 4))
         zeros = ~(rest[0] | rest[1] | rest[2]).astype(np.bool_)
         for place in np.flatnonzero(((width == 2) | (width == 4)) & zeros).tolist():
-            if decode(data[begin + place :], layout) is not None:
+            if decode(data[begin + place :], salt) is not None:
                 return begin + int(place)
     return None
 
@@ -219,17 +192,17 @@ def _checksum(body: bytes | memoryview, prefix: bytes | memoryview, salt: int) -
     return zlib.crc32(body, zlib.crc32(prefix, salt))
 
 
-def _parse(body: memoryview, head: struct.Struct) -> Change | None:
+def _parse(body: memoryview) -> Change | None:
     """The change of a body, None if its sizes do not add up."""
-    if len(body) < head.size:
+    if len(body) < _HEAD.size:
         return None
-    drop_before, documents, removals, width, origin_bytes, *more = head.unpack_from(body)
-    keys_begin = len(body) - _KEY.size * sum(more)
-    columns_end = head.size + 8 * removals + COLUMN_BYTES * documents
+    drop_before, documents, removals, width, origin_bytes, keys = _HEAD.unpack_from(body)
+    keys_begin = len(body) - _KEY.size * keys
+    columns_end = _HEAD.size + 8 * removals + COLUMN_BYTES * documents
     token_bytes = keys_begin - columns_end - origin_bytes
     if width not in _WIDTHS or token_bytes < 0 or token_bytes % width:
         return None
-    place = head.size
+    place = _HEAD.size
 
     def column(kind: Any, count: int) -> npt.NDArray[Any]:
         nonlocal place
@@ -246,8 +219,8 @@ def _parse(body: memoryview, head: struct.Struct) -> Change | None:
     ends = (place + np.cumsum(origin_lengths, dtype=np.int64)).tolist()
     starts = [place, *ends[:-1]]
     origins = [bytes(body[start:end]) for start, end in zip(starts, ends, strict=False)]
-    keys = [KeyedAppend(*each) for each in _KEY.iter_unpack(body[keys_begin:])]
-    return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before, keys)
+    appends = [KeyedAppend(*each) for each in _KEY.iter_unpack(body[keys_begin:])]
+    return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before, appends)
 
 
 class ChangeFeed(Protocol):

@@ -18,7 +18,7 @@ from suffolk.serving.store.live_store import read_log as reading
 from suffolk.serving.store.live_store.check_log import check_log, unpublished
 from suffolk.serving.store.live_store.identity import log_folder
 from suffolk.serving.store.live_store.log_file import log_path, read_header
-from suffolk.serving.store.live_store.record import Change, Layout, Record, decode, encode_body, frame
+from suffolk.serving.store.live_store.record import Change, Record, decode, encode_body, frame
 from tests.serving.store.live_store.conftest import OpenStore
 
 
@@ -106,7 +106,7 @@ def test_verify_finds_records_that_no_store_writes(path: Path, bad: Callable[[Ch
     )
     file = last_log(path)
     content = file.read_bytes()
-    salt, last = read_header(file, memoryview(content)).layout.salt, reading.read_log(log_folder(path)).files[-1].last
+    salt, last = read_header(file, memoryview(content)).salt, reading.read_log(log_folder(path)).files[-1].last
     file.write_bytes(content + frame(encode_body(good), salt, last))
     assert check_log(path).records == 5
     file.write_bytes(content + frame(encode_body(bad(good)), salt, last))
@@ -142,8 +142,8 @@ def test_a_record_that_is_finished_during_the_check_is_no_damage(path: Path, mon
     content = file.read_bytes()
     file.write_bytes(content[:-5])
 
-    def finish(data: memoryview, layout: Layout) -> Record | None:
-        found = decode(data, layout)
+    def finish(data: memoryview, salt: int) -> Record | None:
+        found = decode(data, salt)
         if found is None:
             file.write_bytes(content)
         return found

@@ -19,8 +19,8 @@ def records_of(path: Path) -> list[bytes]:
     """The records of a log file."""
     content = memoryview(path.read_bytes())
     header, found = read_header(path, content), []
-    content = content[header.bytes :]
-    while (record := decode(content, header.layout)) is not None:
+    content = content[HEADER_BYTES:]
+    while (record := decode(content, header.salt)) is not None:
         found.append(bytes(content[: record.bytes]))
         content = content[record.bytes :]
     return found
@@ -61,8 +61,8 @@ def test_a_record_that_another_history_wrote_there_is_damage(tmp_path: Path) -> 
     path = log_path(folder, 1)
     header = read_header(path, memoryview(path.read_bytes()))
     one, two, three = records_of(path)
-    other = frame(encode_body(make_change(2, [7] * 9)), header.layout.salt, checksum_of(one))
-    path.write_bytes(path.read_bytes()[: header.bytes] + one + other + three)
+    other = frame(encode_body(make_change(2, [7] * 9)), header.salt, checksum_of(one))
+    path.write_bytes(path.read_bytes()[:HEADER_BYTES] + one + other + three)
     with pytest.raises(Corruption, match="that does not follow the one before it"):
         read_log(folder)
 
@@ -161,5 +161,5 @@ def test_damage_before_a_whole_record_is_no_torn_tail(tmp_path: Path) -> None:
 def test_a_record_is_found_behind_megabytes(tmp_path: Path) -> None:
     record = encode(make_change(1, [1, 2, 3]))
     for before in (1, (1 << 20) - 5, (1 << 20) + 7):
-        assert find(memoryview(b"\x02" + bytes(before - 1) + record)) == before
-    assert find(memoryview(bytes(1 << 20) + record[:-1])) is None
+        assert find(memoryview(b"\x02" + bytes(before - 1) + record), 0) == before
+    assert find(memoryview(bytes(1 << 20) + record[:-1]), 0) is None
