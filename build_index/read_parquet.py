@@ -48,7 +48,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
             extra = [name for name in (TOOLS, SYSTEM) if column in FIELDS and name in names]
             extra += [options.id_field] if options.id_field else []
             extra += [name for name in options.metadata if name in names]  # a file may lack some
-            _require_single([column, *extra], table.schema_arrow.names, file.path)
+            _require_single([column, *extra], table.schema_arrow, file.path)
             row = 0
             wanted = dict.fromkeys(map(names.stored, [column, *extra]))
             batches = _batches(table, list(wanted), file.size)
@@ -153,10 +153,24 @@ def _choose(names: Columns, path: str, options: BuildOptions) -> str:
     )
 
 
-def _require_single(wanted: list[str], names: list[str], path: str) -> None:
-    for name in (top_name(each, names) for each in wanted):
-        if names.count(name) > 1:
-            raise InvalidArgument(f"corpus {path}: {names.count(name)} columns are named '{name}'; rename the others")
+def _require_single(wanted: list[str], schema: Any, path: str) -> None:
+    """Refuse two columns of one name in ``wanted``, and two fields of one name inside such a column."""
+    for name in (top_name(each, schema.names) for each in wanted):
+        columns = schema.get_all_field_indices(name)
+        if len(columns) > 1:
+            raise InvalidArgument(f"corpus {path}: {len(columns)} columns are named '{name}'; rename the others")
+        kinds = [schema.field(index).type for index in columns]
+        while kinds:
+            kind = kinds.pop()
+            fields = list(kind) if str(kind).startswith("struct") else []
+            kinds += [field.type for field in fields]
+            kinds += [getattr(kind, each) for each in ("value_type", "item_type") if hasattr(kind, each)]
+            names = [field.name for field in fields]
+            twice = next((each for each in names if names.count(each) > 1), None)
+            if twice is not None:
+                raise InvalidArgument(
+                    f"corpus {path}: column '{name}' has {names.count(twice)} fields named '{twice}'; rename the others"
+                )
 
 
 def _cut(batch: Any, column: str) -> Iterator[Any]:

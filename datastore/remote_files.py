@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
@@ -14,6 +15,8 @@ from suffolk.datastore.file_systems import file_system_at, open_file_system, sto
 READ_BYTES = 4 << 20
 """Bytes of one request."""
 PATTERN = frozenset("*?[")
+_HIDDEN = re.compile(r"/\.(?!\.?/)")
+"""The start of a hidden file or folder. Folders may have the names '.' and '..' in an object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def find_files(url: str) -> FoundFiles:
         found = {name: facts for name, facts in listed.items() if not name.endswith("/") or facts["size"]}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
         entries = [(name, facts) for name, facts in sorted(found.items()) if facts["type"] == "file"]
-        shown = [each for each in entries if named or "/." not in each[0].removeprefix(path)]
+        shown = [each for each in entries if named or not _HIDDEN.search(each[0].removeprefix(path))]
         if not shown:
             raise NotFound(f"corpus {url}: there is no such file; check the URL, and quote patterns against the shell")
         listing = [_file(files.unstrip_protocol(name), facts) for name, facts in shown]
@@ -63,15 +66,15 @@ def find_files(url: str) -> FoundFiles:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Like ``open_file_system``. The error for an empty name explains how to read files below an empty name."""
+    """Like ``open_file_system``. The error for a name that is empty, '.' or '..' explains how to read files below it."""
     try:
         return open_file_system(url)
     except InvalidArgument as error:
-        bucket, empty, _ = url.partition("://")[2].rstrip("/").partition("//")
-        if not empty or not bucket:
+        scheme, _, place = url.partition("://")
+        above = re.match(r"(.+?)/\.{0,2}(?:/|$)", place.rstrip("/"))
+        if not above:
             raise
-        above = f"{url.partition('://')[0]}://{bucket}"
-        raise InvalidArgument(f"{error}, or {above} if files have such names") from error
+        raise InvalidArgument(f"{error}, or {scheme}://{above[1]} if files have such names") from error
 
 
 def _matching(files: Any, path: str) -> dict[str, Any]:

@@ -137,6 +137,18 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         blocks(tmp_path / "a.parquet", id_field="id")
 
 
+def test_fields_of_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    twice = pyarrow.StructArray.from_arrays([pyarrow.array(["a"])] * 3, names=["role", "content", "content"])
+    turns = pyarrow.ListArray.from_arrays(pyarrow.array([0, 1], pyarrow.int32()), twice)
+    parquet.write_table(pyarrow.table({"messages": turns, "a": twice, "text": ["b"]}), file)
+    cases: list[tuple[str, dict[str, Any]]] = [("messages", {"records": "chat"}), ("a", {"text_field": "a.role"})]
+    for wanted, named in (*cases, ("a", {"metadata": ("a.role",)})):
+        with pytest.raises(InvalidArgument, match=f"column '{wanted}' has 2 fields named 'content'; rename the others"):
+            blocks(file, **named)
+    assert len(blocks(file)) == 1
+
+
 def test_metadata_of_other_parquet_files_are_left_out(tmp_path: Path) -> None:
     """As Dask writes them beside the files."""
     table, metadata = pyarrow.table({"text": ["a"]}), list[Any]()

@@ -96,6 +96,20 @@ def test_hidden_files_are_counted(s3: S3Server, url: str) -> None:
     assert find_inputs(BuildOptions((url,), Path("unused"))).skipped == {"hidden": 2}
 
 
+def test_dots_between_slashes_are_names(tmp_path: Path, s3: S3Server, url: str) -> None:
+    """Regression: backups with such names were left out as hidden files."""
+    names = ["../a.txt", "./b.txt", "c/./d.txt", "e/../f.txt"]
+    for name in names:
+        fsspec.filesystem("s3").pipe_file(f"{url}/{name}", name.encode())
+    found = documents(tmp_path, [url], "store")
+    assert sorted(source for source, _ in found) == [f"{url}/{name}" for name in names]
+    for name in ("c/./d.txt", "c/."):
+        with pytest.raises(
+            InvalidArgument, match=f"the name '.' between slashes; .*, or {url}/c if files have such names"
+        ):
+            find_files(f"{url}/{name}")
+
+
 def test_folders_may_have_names_like_patterns(s3: S3Server, url: str) -> None:
     """Regression: such a folder was not found."""
     for name in ("dir[1]/a.txt", "dir1/b.txt", "s*r/c.txt", "star/d.txt"):

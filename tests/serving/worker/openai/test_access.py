@@ -353,6 +353,8 @@ def test_prompt_and_answer_may_have_as_many_tokens_as_the_model_states(server: W
     prompt = ask(server, "POST", "/tokenize", {"messages": USER})[2]["count"]
     reply = ask(server, "POST", CHAT, chat(max_tokens=most - prompt + 1))[2]
     assert f"there is room for {most - prompt};" in reply["error"]["message"]
+    full = ask(server, "POST", "/v1/completions", {"prompt": [1] * most, "max_tokens": 1})[2]["error"]["message"]
+    assert f"and the prompt has {most}, which leaves no room for an answer;" in full
 
 
 def test_large_bodies_are_rejected_unread(server: WorkerServer) -> None:
