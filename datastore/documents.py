@@ -202,7 +202,7 @@ class DocumentTable:
     """Reads a table one block at a time. The bytes may be damaged. Thread-safe."""
 
     def __init__(self, table: memoryview | bytes, path: str) -> None:
-        self._table = table  # this view keeps the segment's file mapped; a view of this view would not
+        self._table = table  # only this object keeps the segment's file mapped (``keep_alive``); a view of it would not
         self._path = path
 
     def origin(self, document: int) -> Origin:

@@ -73,7 +73,7 @@ class ParallelTexts:
         return self._native.size
 
     def follow(self, number: int, ids: Tokens) -> None:
-        """Extend or cut text ``number`` so that it equals ``ids``. A new text is empty.
+        """Extend or cut text ``number``, which may be new, so that it equals ``ids``.
 
         The text must be the beginning of ``ids``, or ``ids`` the beginning of the text. This is not checked.
 

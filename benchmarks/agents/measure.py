@@ -1,4 +1,4 @@
-"""Edits files in sessions of several turns, with each method in turn, in one process."""
+"""Measures a model that edits files in sessions of several turns. Every method answers every turn, in one process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
     """Run the measurement to its end or to Ctrl-C; return the results by name.
 
     In each turn the prompt holds the current file and no earlier turn. So prompt lookup searches only the file. A store also
-    holds text of earlier turns and sessions. All methods generate the same answers, because each turn has its own seed.
+    holds text of earlier turns and sessions. All methods generate the same answers, because they share the seed
+    of the turn.
 
     Raises the errors of ``source_files`` and ``Target.load``.
     """
@@ -108,7 +109,7 @@ class _Task:
 
     @staticmethod
     def of(edit: str, file: str) -> _Task:
-        """Return the task of ``edit`` after the agent has read ``file`` again."""
+        """Return the task whose prompt holds ``file`` and asks for ``edit``."""
         return _Task(Prompt("", "", ({"role": "user", "content": _TASK.format(edit=edit, file=file)},)), file)
 
 

@@ -17,7 +17,7 @@
 namespace suffolk {
 
 inline constexpr std::size_t kMaxSearched = 16;  // most segments of a search, deletion segments included
-inline constexpr std::size_t kMinMemory = 6;     // segments that memory may have even if the files alone are many
+inline constexpr std::size_t kMinMemory = 6;     // memory may have this many segments, even if a search then has more than kMaxSearched
 inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs; a higher value makes appends faster and drafts slower
 
 struct LiveStats {

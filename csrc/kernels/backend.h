@@ -35,7 +35,7 @@ const Backend* amx_backend(const SkinnyGemm& product) noexcept;         // bf16,
 #if defined(__x86_64__)
 const Backend* avx2_backend(Element element, bool bytes) noexcept;                              // AVX2, FMA and F16C
 const Backend* avx512_backend(Element element, bool bytes) noexcept;                            // AVX-512F, AVX2, FMA and F16C
-const Backend* avx512_pairs_backend(Element element, bool bytes, std::size_t inputs) noexcept;  // also AVX-512 for bf16; pairs of inputs
+const Backend* avx512_pairs_backend(Element element, bool bytes, std::size_t inputs) noexcept;  // also AVX-512 for bf16; even `inputs`; no int8
 #else
 inline const Backend* avx2_backend(Element, bool) noexcept { return nullptr; }
 inline const Backend* avx512_backend(Element, bool) noexcept { return nullptr; }

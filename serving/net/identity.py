@@ -17,7 +17,7 @@ class Role(enum.IntEnum):
     """The rights of a caller in one tenant. Each role includes the roles before it."""
 
     READ = 1
-    """Drafts, lookups, generation and info."""
+    """Drafts, lookups, text generation and info."""
     APPEND = 2
     """Adds documents."""
     ADMIN = 3

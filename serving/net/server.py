@@ -70,8 +70,8 @@ class Server(ABC):
         ready: whether calls are accepted, and why not.
         authenticator: finds the callers of both endpoints.
         stopping: set when the server stops; threads of ``start_thread`` watch it. Signal handlers do not set it.
-        reloads: name -> function that reads something again, such as certificates. ``reload`` calls them all. If a
-            function raises a SuffolkError, the old content stays in force.
+        reloads: name -> function that reads files again, such as the certificates. ``reload`` calls them all. If a
+            function raises a SuffolkError, what it read before stays in force.
     """
 
     error_body = staticmethod(plain_error)
@@ -117,7 +117,8 @@ class Server(ABC):
         """Name of the model or the datastores, for ``announcement``."""
 
     def cancel_calls(self) -> None:
-        """Let calls that outlast the grace period end with an error. ``stop`` then closes the connections of other calls."""
+        """Log that calls outlast the grace period. Subclasses may end these calls with an error instead. Afterwards ``stop``
+        closes the connections of calls that still run."""
         LOG.warning("the grace period of %g s is over: %d calls are cut off", self.config.grace, self.in_flight())
 
     def in_flight(self) -> int:
@@ -125,7 +126,12 @@ class Server(ABC):
         return self._admission.in_flight()
 
     def start(self) -> None:
-        """Bind and serve. Raises ResourceExhausted for an address in use, PermissionDenied or InvalidArgument."""
+        """Bind and serve.
+
+        Raises:
+            ResourceExhausted, PermissionDenied, InvalidArgument: see ``check_free``.
+            Unavailable: gRPC cannot listen on an endpoint.
+        """
         self._http = self._open_http()
         try:
             self._grpc, self._health = self.build_grpc()

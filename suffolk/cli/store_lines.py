@@ -21,7 +21,8 @@ FORMS = "FILE of a text file, FILE:LINE of a record, or FILE#ID if the datastore
 
 
 def change_report(facts: dict[str, Any], lines: Sequence[str], store: Path, changed: bool, as_json: bool) -> str:
-    """The report as one JSON object, or as lines. If the datastore ``changed``, waits a moment for its readers to follow.
+    """The report as one JSON object, or as lines. If the datastore ``changed``, waits at most 3 s until the
+    processes that have it open serve the new generation, and lists them.
 
     Args:
         facts: the values of the JSON object, with the datastore's ``generation``.

@@ -66,15 +66,19 @@ class MirroredDatastore(WatchedDatastore):
         return self._pull_problem or super().problem
 
     def close(self) -> None:
-        """Stop following, and close the current generation. A running copy is ended. The next copy continues it."""
+        """Stop following, and close the current generation. Ends a running ``suffolk pull``; the next one continues its
+        download."""
         self._closed = True
         if (pulling := self._pulling) is not None:
             pulling.terminate()
-        self._thread.close(CLOSE_SECONDS)  # a request to the store may take longer, and ends with the process
+        self._thread.close(
+            CLOSE_SECONDS
+        )  # a request to the URL may take longer; the thread then ends with this process
         super().close()
 
     def _look(self) -> bool:
-        """Copy a new generation, if any. Returns whether the newest is here. Each check fetches a damaged segment again."""
+        """Copy a new generation, if any. Returns whether the newest is here. If a segment at the URL is damaged,
+        each check fetches it again."""
         try:
             if newest_number(self._remote) != read_manifest(self.path).generation:
                 self._pull()

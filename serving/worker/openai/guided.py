@@ -82,7 +82,8 @@ def _choice(field: str, texts: Sequence[str]) -> Grammar:
 def read_grammar(response_format: Mapping[str, Any] | None, name: str = "response_format") -> Grammar | None:
     """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
-    ``name``: the request's path of the field. As in llama.cpp, ``schema`` and ``strict`` may be in the same object as the type.
+    ``name``: the request's path of the field. As in llama.cpp, ``schema`` and ``strict`` may be in the same object as the type,
+    instead of ``json_schema``.
 
     Raises InvalidArgument for any other value.
     """
@@ -104,6 +105,8 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
     path = f"{name}.json_schema.schema" if name == "response_format" else f"{name}.schema"
     if wrapper is None and "schema" in response_format:
         wrapper, path = response_format, f"{name}.schema"
+    elif given := next((each for each in ("schema", "strict") if response_format.get(each) is not None), ""):
+        raise InvalidField(f"{name}.{given}", ": it has no effect here; give it inside json_schema")
     wrapper = wrapper if isinstance(wrapper, dict) else {}
     check_names(path.removesuffix("schema"), wrapper, _WRAPPER)
     if not isinstance(wrapper.get("strict"), bool | None):

@@ -41,7 +41,9 @@ class DecodePromptOptions(setting.Options):
 
     GROUP = "prompts"
     prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
-    style: str = option("both", "'prefill' begins the answer with a row's 'prefill'; 'chat' does not", choices=STYLES)
+    style: str = option(
+        "both", "'prefill': an answer begins with the text 'prefill' of its prompt; 'chat': it does not", choices=STYLES
+    )
     limit: Count | None = option(None, "number of prompts of each file, chosen at random (default: all)")
     max_new_tokens: Count = option(128, "longest answer, in tokens")
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
@@ -99,7 +101,8 @@ class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, Pl
 class Options(DecodeOptions, Assignable):
     transformers: bool = option(
         False,
-        "also run transformers' generate: plainly, with its prompt lookup, and with suffolk.generate and the first datastore",
+        "also run transformers' generate: plainly, with its prompt lookup, and with suffolk.generate as the loop, which "
+        "drafts from the first datastore",
         group="compared",
     )
     assistant: str | None = option(

@@ -69,7 +69,7 @@ def noisy_scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: 
 def distributions(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
     """float64[rows, vocab], the sampling distribution after each of ``paths``.
 
-    A row is all 0 if no token is allowed. All rows are NaN if the request's settings fail.
+    A row is all 0 if no token is allowed. All rows are NaN if ``sampler`` raises a SuffolkError.
     """
     try:
         return sampler.probabilities(logits, contexts(request, paths))

@@ -299,3 +299,6 @@ def test_a_schema_may_stand_beside_the_type(target: Target) -> None:
     assert read_grammar({"type": "json_schema", "name": "x", "schema": schema, "strict": True}) == wrapped
     with pytest.raises(InvalidArgument, match=r"^response_format.schema: give the schema, a JSON object"):
         read_grammar({"type": "json_schema", "schema": "x"})
+    for beside in ({"schema": {"type": "array"}}, {"strict": True}):  # regression: it was ignored
+        with pytest.raises(InvalidArgument, match="it has no effect here; give it inside json_schema"):
+            read_grammar({"type": "json_schema", "json_schema": {"schema": schema}} | beside)

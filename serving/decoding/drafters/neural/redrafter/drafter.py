@@ -134,8 +134,8 @@ def load_redrafter(
 ) -> RedrafterDrafter:
     """Load a head of Suffolk's or Apple's format as a drafter, on the target's device and in its dtype.
 
-    ``slots``: the engine's. ``check``: whether to run ``check_head``, which takes the time of about a hundred tokens. Raises the
-    errors of ``load_head`` and ``check_head``.
+    ``slots``: the most requests at once, as in the engine. ``check``: whether to run ``check_head``, which takes the time of about
+    a hundred tokens. Raises the errors of ``load_head`` and ``check_head``.
     """
     head = load_head(folder, target).eval()
     if check:
@@ -174,7 +174,9 @@ def check_head(head: RedrafterHead, target: Target, name: str) -> float:
     """The head's acceptance on a text that the target generates. Raises the errors of ``check_fit``."""
 
     def predict(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        read = torch.cat([tokens[:1], tokens[:-1]])  # the first entry is a guess; its prediction does not count
+        read = torch.cat(
+            [tokens[:1], tokens[:-1]]
+        )  # the token before the first is not given, so the first stands in; its prediction does not count
         states = head.advance(head.initial_state(read), tokens)
         return head.logits(features[:, 0], states).argmax(-1)
 
