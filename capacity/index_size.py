@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-MAX_SEGMENT_TOKENS = 4_294_967_294
 POSITION_BYTES = 4
 DIRECTORY_STEP, KEY_BYTES = 128, 16
 CHUNK_BYTES = 4 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
+from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.build_index.plan import segment_bytes
-from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS
 from suffolk.capacity.queueing import MOST_UTILISATION
 from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.limits import MAX_BATCH
@@ -81,7 +81,7 @@ class NeededText:
     vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "number of token ids; up to 65,535, each has 2 bytes")
     document_tokens: Annotated[int, Within(1, 10**18)] = amount_option(4000, "tokens of a document")
     segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = amount_option(
-        None, "tokens of a segment (default: as many as the format and a node's memory allow)"
+        None, "tokens of a segment (default: as many as a build and a node's memory allow)"
     )
     in_memory: Share = option(1.0, "share of the index that is in memory", metavar="SHARE")
     misses: Annotated[float, Within(0, 1)] | None = option(
@@ -130,7 +130,7 @@ class Need(NeededLoad, NeededText, NodeUse, Checked):
 
     @property
     def tokens_of_segment(self) -> int:
-        """Tokens of a segment: the given number, or as many as fit into the format and into a node's memory during the build."""
+        """Tokens of a segment: the given number, or as many as a build allows and fit into a node's memory during it."""
         if self.segment_tokens is not None:
             return min(self.segment_tokens, self.tokens)
         buildable = int(MEMORY_SHARE * self.node.memory / segment_bytes(1, token_dtype(self.vocab_size).itemsize))

@@ -114,7 +114,7 @@ suffolk compact STORE --segments 4     into four: merges neighbours, the smalles
 suffolk compact STORE --threads 2"""
 
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
-    segments: int = option(1, "segments to keep at most")
+    segments: int = option(1, "segments to keep at most; more if these would exceed the largest of a build")
     threads: int = option(0, "threads that merge; 0 is one for each core (default: 0)")
     json: bool = option(False, "print one JSON object")
 

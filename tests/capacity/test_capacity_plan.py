@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.capacity.bill import building_of
 from suffolk.capacity.need import Need, Node
 from suffolk.capacity.plan import best_plan, relaxations
@@ -71,9 +72,18 @@ def test_live_stores_search_more_segments() -> None:
 
 
 def test_a_segment_fits_into_the_memory_of_its_builder() -> None:
-    small = replace(NEED, node=Node(memory=16 * 10**9))
-    assert building_of(small, PUBLISHED, 1).memory_bytes <= 0.9 * 16e9
+    small = replace(NEED, node=Node(memory=8 * 10**9))
+    assert building_of(small, PUBLISHED, 1).memory_bytes <= 0.9 * 8e9
     assert small.segments > NEED.segments
+
+
+def test_a_segment_is_never_larger_than_a_build_makes() -> None:
+    for memory in (10**10, 10**12, 10**15):
+        need = replace(NEED, tokens=10**13, node=Node(memory=memory))
+        assert need.tokens_of_segment <= MAX_SEGMENT_TOKENS
+        assert need.segments * MAX_SEGMENT_TOKENS >= need.tokens
+    with pytest.raises(InvalidArgument, match=f"segment_tokens is .* between 1 and {MAX_SEGMENT_TOKENS}"):
+        replace(NEED, segment_tokens=MAX_SEGMENT_TOKENS + 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Commands in the documents use commands and options that exist."""
+"""Commands in the documents use commands and options that exist, with values that these take."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from suffolk.cli.commands import COMMANDS, find_command, split_command
-from suffolk.cli.options.parser import example_lines, make_parser, parse_words
+from suffolk.cli.options.parser import example_lines, make_parser
+from suffolk.cli.options.reading import read_options
 from suffolk.cli.options.setting import settings_of
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.settings import check_fields
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = {
@@ -56,10 +60,13 @@ def test_examples_of_help_run_as_they_are_pasted(command: str) -> None:
 
 
 def check(line: str) -> None:
-    """Parse a command without the word ``suffolk``, and up to a redirection. Raises InvalidArgument, or ValueError for a quote."""
+    """Read a command without the word ``suffolk``, up to a redirection. Raises InvalidArgument, or ValueError for a quote."""
     words = shlex.split(re.split(r" [<>] [\w.]+(?=$| +#)| \| ", line)[0], comments=True)
     if words[-1] == "--help" or words[:2] == ["config", "show"]:  # the latter takes another command's options
         return
     name, rest = split_command(words)
-    settings = settings_of(find_command(name).options)
-    parse_words(make_parser(f"suffolk {name}", "", "", settings), settings, [word for word in rest if word != "..."])
+    options = find_command(name).options
+    settings = settings_of(options)
+    given = [word for word in rest if word != "..."]
+    with suppress(NotFound):  # the file of --config
+        check_fields(read_options(options, make_parser(f"suffolk {name}", "", "", settings), settings, name, given))

@@ -41,9 +41,9 @@ def test_the_table_is_what_the_commands_print(name: str) -> None:
     assert ROWS[name][2:] == [nodes, f"{shard.memory_bytes / 1e9:.0f} GB", busy, latency, plan.binding]
 
 
-@pytest.mark.parametrize(("tokens", "met"), [("300G", True), ("360G", False)])
+@pytest.mark.parametrize(("tokens", "met"), [("140G", True), ("170G", False)])
 def test_the_largest_datastore_of_a_step_of_50_ms(tokens: str, met: bool) -> None:
-    assert "| 20 | 1 T | 300 G | 170 G | 72 G |" in PAGE
+    assert "| 20 | 470 G | 140 G | 84 G | 33 G |" in PAGE
     words = f"--tokens {tokens} --workers 1 --steps-per-second 20 --batch 8 --node-cores 96 --node-memory 1.5T --node-disk 30T"
     if met:
         assert planned(words).nodes > 0
