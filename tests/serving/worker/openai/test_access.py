@@ -346,6 +346,9 @@ def test_a_prompt_that_fills_the_slot_has_a_code_of_its_own(server: WorkerServer
         error = ask(server, "POST", CHAT, body)[2]["error"]
         assert (error["code"], error["param"]) == ("context_length_exceeded", param)
         assert f"maximum context length is {most} tokens" in error["message"]
+    full = {"prompt": [5] * most, "max_tokens": 0, "echo": True}
+    message = ask(server, "POST", "/v1/completions", full)[2]["error"]["message"]
+    assert f"the prompt has {most}; shorten it to {most - 1} or less" in message
 
 
 def test_prompt_and_answer_may_have_as_many_tokens_as_the_model_states(server: WorkerServer) -> None:
