@@ -132,6 +132,11 @@ def storage_errors(place: str) -> Iterator[None]:
                 f"{place}: no encrypted connection ({reason}); name the certificate of its authority with AWS_CA_BUNDLE=FILE.pem, "
                 "or write AWS_ENDPOINT_URL with http:// for a store without encryption"
             ) from error
+        if place.startswith("s3") and (number == errno.EINVAL or "x-amz-" in reason):
+            raise Unavailable(
+                f"{place}: the store refuses the request ({reason}); if it knows no checksums, set "
+                "AWS_REQUEST_CHECKSUM_CALCULATION=when_required; else check the URL, and run the command again"
+            ) from error
         raise Unavailable(
             f"{place}: the storage does not answer as it should ({reason}); check URL and network, and run the command again"
         ) from error

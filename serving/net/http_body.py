@@ -151,11 +151,9 @@ def parse_body(kind: type[Body], data: bytes, check_given: Callable[[Mapping[str
     try:
         return kind.model_validate_json(data.removeprefix(BOM_UTF8))
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=len(data) <= _SMALL)
-        found = max(errors, key=_reach)
+        found, field, text = first_invalid(error, len(data) <= _SMALL)
         if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
             raise cause from None
-    field, text = _path(found["loc"]), _words(found, errors)
     match found["type"]:
         case "json_invalid" if "hex escape" in text:
             raise InvalidField(
@@ -184,6 +182,13 @@ def shown(value: Any) -> str:
     """A value of a body for a message: its JSON, cut off at ``_SHOWN`` characters. Strings have single quotes, because double ones
     are escaped in JSON, the form of the answer."""
     return (repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:_SHOWN]
+
+
+def first_invalid(error: ValidationError, with_input: bool = False) -> tuple[Mapping[str, Any], str, str]:
+    """The error of the first invalid field, its path, and what is wrong. ``with_input``: the error has the field's value."""
+    errors = error.errors(include_url=False, include_input=with_input)
+    found = max(errors, key=_reach)
+    return found, _path(found["loc"]), _words(found, errors)
 
 
 def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:

@@ -37,6 +37,12 @@ botocore = pytest.importorskip("botocore.exceptions")
         ),
         (ValueError("no bucket"), InvalidArgument, "the forms of URLs are"),
         (OSError(errno.ENOSYS, "NotImplemented"), Unsupported, "the store cannot do this .* conditional writes"),
+        (
+            OSError(errno.EINVAL, "Unsupported header 'x-amz-checksum-crc32' received for this API call."),
+            Unavailable,
+            "the store refuses the request .* set AWS_REQUEST_CHECKSUM_CALCULATION=when_required",
+        ),
+        (OSError(errno.EIO, "'x-amz-content-sha256' does not match"), Unavailable, "the store refuses the request"),
     ],
 )
 def test_errors_of_clients(raised: Exception, error: type[SuffolkError], message: str) -> None:

@@ -244,7 +244,7 @@ def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[in
     if count < 0:
         count = limit - (length if length < limit else 1)
     elif min(count, len(prompt)) >= limit:
-        text = f" is {count}, but {_limit(limit)} with the answer; lower it, or write -1 for all that fit"
+        text = f" is {count}, but {_limit(limit)} with the answer; lower it to {limit - 1} or less, or write -1 for all that fit"
         raise InvalidField("truncate_prompt_tokens", text, "context_length_exceeded")
     return prompt[-count:]
 
@@ -253,7 +253,7 @@ def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], f
     """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
     limit = max_length(service, body.suffolk or DraftFields())
     if len(prompt) >= limit:
-        text = f": {_limit(limit)}, and the prompt has {len(prompt)}, which leaves no room for an answer; shorten it"
+        text = f": {_limit(limit)}, and the prompt has {len(prompt)}; the answer needs room too: shorten it to {limit - 1} or less"
         raise InvalidField(field, text, "context_length_exceeded")
     return limit - len(prompt)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from suffolk.serving.net.http_body import InvalidField, shown
+from suffolk.serving.net.http_body import InvalidField, first_invalid, shown
 from suffolk.serving.worker.openai.content import Content, text_of
 from suffolk.serving.worker.openai.known_fields import check_names
 from suffolk.serving.worker.openai.response_tools import full_name
@@ -104,9 +104,8 @@ def _message(path: str, item: Item) -> dict[str, Any]:
     try:
         message = MessageItem.model_validate({"role": item.role, "content": item.content})
     except ValidationError as error:
-        wrong = ".".join(map(str, error.errors()[0]["loc"][:1]))
-        text = ": a message has a role (user, assistant, system, developer), and content of text; other content is not supported"
-        raise InvalidField(f"{path}.{wrong}", text) from None
+        _, field, text = first_invalid(error)
+        raise InvalidField(f"{path}.{field}", f": {text}") from None
     role = "system" if message.role == "developer" else message.role
     return {"role": role, "content": text_of(message.content)}
 

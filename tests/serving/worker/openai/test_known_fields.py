@@ -114,6 +114,7 @@ def test_prompts_are_cut_from_the_left(server: WorkerServer) -> None:
     assert count(prompt="xyz", truncate_prompt_tokens=9000) == 3
     error = ask(server, "POST", TEXT, TEXTS | {"prompt": "x" * 9000, "truncate_prompt_tokens": 5000})[2]["error"]
     assert (error["param"], error["code"]) == ("truncate_prompt_tokens", "context_length_exceeded")
+    assert "lower it to 4095 or less" in error["message"]
     chat = ask(server, "POST", CHAT, CHATS | {"truncate_prompt_tokens": 4})[2]
     assert chat["usage"]["prompt_tokens"] == 4
 

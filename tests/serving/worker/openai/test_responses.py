@@ -27,6 +27,7 @@ CHAT: dict[str, Any] = {
 }
 WEATHER = {"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": False}
 NOW = {"type": "function", "name": "now"}
+PART = {"type": "input_text", "text": "What is this?"}
 
 
 @pytest.fixture(scope="module")
@@ -194,12 +195,14 @@ def test_items_become_messages() -> None:
         ({"input": [{"role": "user", "content": "x"}, {"id": "msg_1"}]}, "input[1]", "refers to item 'msg_1'"),
         ({"input": [{"type": "mesage", "role": "user", "content": "x"}]}, "input[0].type", "function_call_output"),
         ({"input": [{"type": "mcp_call", "name": "x", "output": "7"}]}, "input[0].type", "is 'mcp_call'"),
-        ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "user, assistant, system, developer"),
+        ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "'assistant', 'system' or"),
         (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
-            "input[0].content",
-            "other content is not supported",
+            {"input": [{"role": "user", "content": [PART, {"type": "input_image", "image_url": "x" * 999}]}]},
+            "input[0].content[1].type",
+            "the model takes text alone",
         ),
+        ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0]", "needs text"),
+        ({"input": [{"role": "user", "content": None}]}, "input[0].content", "it must be a string or an array"),
         ({"input": [{"type": "function_call", "call_id": "c"}]}, "input[0]", "has name and arguments"),
         ({"input": [{"type": "custom_tool_call", "name": "f"}]}, "input[0]", "has name and input"),
         ({"input": "x" * 5000}, "input", "the prompt has"),
