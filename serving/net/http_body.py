@@ -23,7 +23,7 @@ from suffolk.datastore.duty_cycle import DutyCycle
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, retry_seconds
 
-Body = TypeVar("Body", bound=BaseModel)
+BodyT = TypeVar("BodyT", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
 """Bytes of a body above which messages do not show an invalid value, because the value may be the whole body."""
@@ -142,7 +142,7 @@ async def _discard(request: Request) -> None:
             pass
 
 
-def parse_body(kind: type[Body], data: bytes, check_given: Callable[[Mapping[str, Any]], None] | None = None) -> Body:
+def parse_body(kind: type[BodyT], data: bytes, check_given: Callable[[Mapping[str, Any]], None] | None = None) -> BodyT:
     """``data`` as a ``kind``. Raises InvalidField with one invalid field (see ``_reach``), its value and the expected form.
 
     ``check_given``: called with the fields of a body that lacks a required field. It may raise InvalidField for a field that

@@ -15,7 +15,7 @@ from suffolk.serving.decoding.engine.loop.draft_stats import DraftCounts
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.net.metrics import CallOutcome
-from suffolk.serving.worker.openai.schema import GenerationBody, StreamOptions
+from suffolk.serving.worker.openai.bodies import GenerationBody, StreamOptions
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.traces import TraceBudget
@@ -25,7 +25,7 @@ FINISH = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"
 """Map from the engine's finish reason to OpenAI's."""
 
 
-class Reply(ABC, Generic[BodyT]):
+class Answer(ABC, Generic[BodyT]):
     """The answer to one request, whole or as a stream.
 
     Attributes:
@@ -55,8 +55,8 @@ class Reply(ABC, Generic[BodyT]):
         return {"metrics": None if found is None else {"speculative_decoding": found}}
 
 
-class Answer(Reply[BodyT]):
-    """The answer in the form of chats and texts.
+class ChoicesAnswer(Answer[BodyT]):
+    """The answer of a chat or a completion: a list of choices, one for each text.
 
     Attributes:
         prefix: the start of the answer's id.

@@ -26,9 +26,17 @@ from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_body import Body, InvalidField, LargeBodies, parse_body
+from suffolk.serving.net.http_body import BodyT, InvalidField, LargeBodies, parse_body
 from suffolk.serving.net.playground.pages import page_routes
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.bodies import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    DraftFields,
+    PassagesBody,
+    TokenizeBody,
+)
 from suffolk.serving.worker.openai.chat import ChatAnswer
 from suffolk.serving.worker.openai.completions import CompletionAnswer
 from suffolk.serving.worker.openai.endpoint import GenerateEndpoint, read_json
@@ -43,16 +51,8 @@ from suffolk.serving.worker.openai.generate_calls import (
 )
 from suffolk.serving.worker.openai.origins import allow_origins
 from suffolk.serving.worker.openai.reasoning import find_marks
-from suffolk.serving.worker.openai.response_body import ResponseBody
-from suffolk.serving.worker.openai.responses import ResponseAnswer, read_response
-from suffolk.serving.worker.openai.schema import (
-    ChatBody,
-    CompletionBody,
-    DetokenizeBody,
-    DraftFields,
-    PassagesBody,
-    TokenizeBody,
-)
+from suffolk.serving.worker.openai.responses import ResponsesAnswer, read_response
+from suffolk.serving.worker.openai.responses_body import ResponsesBody
 from suffolk.serving.worker.openai.tool_format import AUTO, find_format
 from suffolk.serving.worker.service import DecodeService
 
@@ -88,10 +88,12 @@ def build_openai_app(
     bodies = LargeBodies()
     chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, chat_reader, chat_answer, bodies)
     completions = GenerateEndpoint(service, "Completions", CompletionBody, read_completion, CompletionAnswer, bodies)
-    response_reader, response_answer = partial(read_response, **text_form), partial(ResponseAnswer, **text_form)
-    responses = GenerateEndpoint(service, "Responses", ResponseBody, response_reader, response_answer, bodies)
+    response_reader, response_answer = partial(read_response, **text_form), partial(ResponsesAnswer, **text_form)
+    responses = GenerateEndpoint(service, "Responses", ResponsesBody, response_reader, response_answer, bodies)
 
-    def post(path: str, method: str, kind: type[Body], work: Callable[[DecodeService, Body], dict[str, Any]]) -> Route:
+    def post(
+        path: str, method: str, kind: type[BodyT], work: Callable[[DecodeService, BodyT], dict[str, Any]]
+    ) -> Route:
         async def answer(request: Request) -> Response:
             data = await read_json(request, limits.body_bytes(service.engine.capacity))
             with service.metrics.measure_call("http", method), service.admission.admit_call():

@@ -10,10 +10,10 @@ from typing import Any
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.net.metrics import CallOutcome
-from suffolk.serving.worker.openai.answer import FINISH, Answer
+from suffolk.serving.worker.openai.answer import FINISH, ChoicesAnswer
+from suffolk.serving.worker.openai.bodies import ChatBody
 from suffolk.serving.worker.openai.generate_calls import chosen_tools
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks, ReasoningParser, Thought, thought_of
-from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_calls import CallReader, MoreArguments, ToolCall
@@ -24,7 +24,7 @@ Event = str | ToolCall | MoreArguments
 """Content, a call, or more of its arguments."""
 
 
-class ChatAnswer(Answer[ChatBody]):
+class ChatAnswer(ChoicesAnswer[ChatBody]):
     """One or more messages of the assistant."""
 
     prefix = "chatcmpl"

@@ -9,14 +9,14 @@ from typing import Any
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.text_stream import TextStream
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.worker.openai.answer import FINISH, Answer
+from suffolk.serving.worker.openai.answer import FINISH, ChoicesAnswer
+from suffolk.serving.worker.openai.bodies import CompletionBody
 from suffolk.serving.worker.openai.sampling_fields import drops_answer
-from suffolk.serving.worker.openai.schema import CompletionBody
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts, floored
 
 
-class CompletionAnswer(Answer[CompletionBody]):
+class CompletionAnswer(ChoicesAnswer[CompletionBody]):
     """One or more continued texts."""
 
     prefix = "cmpl"

@@ -21,7 +21,7 @@ from suffolk.serving.net.http_body import InvalidField, LargeBodies, parse_body,
 from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
-from suffolk.serving.worker.openai.answer import BodyT, Reply
+from suffolk.serving.worker.openai.answer import Answer, BodyT
 from suffolk.serving.worker.openai.errors import error_body
 from suffolk.serving.worker.openai.generate_calls import require_model
 from suffolk.serving.worker.openai.known_fields import is_of_another_server
@@ -57,7 +57,7 @@ class GenerateEndpoint(Generic[BodyT]):
         method: str,
         body: type[BodyT],
         read: Callable[[DecodeService, BodyT], list[GenerateCall]],
-        answer: Callable[[str, BodyT, TextRuns, TokenTexts], Reply[BodyT]],
+        answer: Callable[[str, BodyT, TextRuns, TokenTexts], Answer[BodyT]],
         bodies: LargeBodies,
     ) -> None:
         """``method``: name of the endpoint in metrics. ``read``: converts a body to ``GenerateCall``s. ``bodies``: shared by all
@@ -110,7 +110,7 @@ class GenerateEndpoint(Generic[BodyT]):
             )
         return generate_calls
 
-    async def _events(self, answer: Reply[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
+    async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
         """The chunks of a stream. An error becomes the last event, because the HTTP status has already been sent."""
         try:
             async for chunks in answer.chunks(outcome, self._service.stream_interval):

@@ -19,6 +19,17 @@ from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, Sampling
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.openai.bodies import (
+    MAX_TEXTS,
+    NO_LIMIT,
+    ChatBody,
+    CompletionBody,
+    DraftFields,
+    GenerationBody,
+    Message,
+    TemplateFields,
+    ToolFields,
+)
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.guided import read_grammar, read_guided
 from suffolk.serving.worker.openai.history import (
@@ -30,17 +41,6 @@ from suffolk.serving.worker.openai.history import (
 )
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks, thought_of, with_reasoning
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
-from suffolk.serving.worker.openai.schema import (
-    MAX_TEXTS,
-    NO_LIMIT,
-    ChatBody,
-    CompletionBody,
-    DraftFields,
-    GenerationBody,
-    Message,
-    TemplateFields,
-    ToolFields,
-)
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_choice import ToolChoice, as_tools, read_function_call, read_tool_choice
 from suffolk.serving.worker.openai.tool_format import ToolFormat

@@ -8,9 +8,9 @@ from typing import Any
 
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.net.http_body import InvalidField, shown
+from suffolk.serving.worker.openai.bodies import GenerationBody
 from suffolk.serving.worker.openai.json_schema import schema_text
 from suffolk.serving.worker.openai.known_fields import check_names
-from suffolk.serving.worker.openai.schema import GenerationBody
 
 _KINDS = {
     "guided_json": "json",

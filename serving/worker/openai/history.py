@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from suffolk.serving.net.http_body import InvalidField, shown
+from suffolk.serving.worker.openai.bodies import Message
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.known_fields import check_names, meant
-from suffolk.serving.worker.openai.schema import Message
 
 _ROLES = ("system", "user", "assistant", "tool", "function", "developer")
 _OTHER_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "gpt": "assistant", "model": "assistant"}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.worker.openai.bodies import ChatBody
 from suffolk.serving.worker.openai.content import text_of
-from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.tool_choice import mark_rule
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import Any
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.call import GenerateCall
-from suffolk.serving.worker.openai.answer import FINISH, Reply, usage
+from suffolk.serving.worker.openai.answer import FINISH, Answer, usage
 from suffolk.serving.worker.openai.chat import ChatMessage, message_thought
 from suffolk.serving.worker.openai.generate_calls import chosen_tools, read_chat
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks
-from suffolk.serving.worker.openai.response_body import ResponseBody, Text, chat_of
-from suffolk.serving.worker.openai.response_tools import callable_tools, shown_tools
+from suffolk.serving.worker.openai.responses_body import ResponsesBody, Text, chat_of
+from suffolk.serving.worker.openai.responses_tools import callable_tools, shown_tools
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
 from suffolk.serving.worker.openai.tool_format import ToolFormat
@@ -25,13 +25,13 @@ Event = dict[str, Any]
 
 
 def read_response(
-    service: DecodeService, body: ResponseBody, tool_format: ToolFormat, marks: ReasoningMarks | None
+    service: DecodeService, body: ResponsesBody, tool_format: ToolFormat, marks: ReasoningMarks | None
 ) -> list[GenerateCall]:
     """The ``GenerateCall`` that ``body`` requests. ``tool_format``, ``marks``: as in ``read_chat``. Raises InvalidArgument."""
     return read_chat(service, chat_of(body), tool_format, marks)
 
 
-class ResponseAnswer(Reply[ResponseBody]):
+class ResponsesAnswer(Answer[ResponsesBody]):
     """One response: reasoning, a message, and calls of functions. Each may be missing."""
 
     names_events = True
@@ -39,7 +39,7 @@ class ResponseAnswer(Reply[ResponseBody]):
     def __init__(
         self,
         model: str,
-        body: ResponseBody,
+        body: ResponsesBody,
         runs: TextRuns,
         tokens: TokenTexts,
         tool_format: ToolFormat,
@@ -191,7 +191,7 @@ class ResponseAnswer(Reply[ResponseBody]):
         }
 
 
-def _head(model: str, body: ResponseBody) -> Event:
+def _head(model: str, body: ResponsesBody) -> Event:
     """The fields of a response that are known when it begins."""
     text = body.text or Text()
     return {

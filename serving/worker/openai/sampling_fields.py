@@ -11,7 +11,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.openai.schema import CompletionBody, GenerationBody
+from suffolk.serving.worker.openai.bodies import CompletionBody, GenerationBody
 
 _ID_DIGITS = 20
 """Most digits of a token id in ``logit_bias``."""

@@ -19,7 +19,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.logits_processing import BadWords
 from suffolk.serving.net.http_body import InvalidField, parse_body
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody
+from suffolk.serving.worker.openai.bodies import ChatBody, CompletionBody
 from tests.support.http_requests import ask
 from tests.support.worker_server import calling, working
 

@@ -8,8 +8,8 @@ import pytest
 
 from suffolk.build_index.message_forms import simpler_forms
 from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker.openai.bodies import Message
 from suffolk.serving.worker.openai.history import check_message, in_call_order, template_messages
-from suffolk.serving.worker.openai.schema import Message
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
 from tests.support.worker_server import talking_target, working

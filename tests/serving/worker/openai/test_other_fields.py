@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker.openai.bodies import ChatBody, CompletionBody
 from suffolk.serving.worker.openai.known_fields import check_extra, check_names
 from suffolk.serving.worker.openai.other_fields import IGNORED, OTHER
-from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
 

@@ -12,7 +12,7 @@ from tokenizers import AddedToken
 
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
+from suffolk.serving.worker.openai.responses_body import ResponsesBody, chat_of
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
 from tests.support.openai_server import client_of
@@ -228,7 +228,7 @@ def test_items_of_reasoning_reach_the_template() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "c"}]}
     call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
     items = [thought, {"role": "assistant", "content": "b"}, {"role": "assistant", "content": "d"}, thought, call]
-    body = ResponseBody.model_validate({"input": items})
+    body = ResponsesBody.model_validate({"input": items})
     found = [message.model_dump(exclude_none=True) for message in chat_of(body).messages]
     assert [(each.get("reasoning_content"), each.get("content"), "tool_calls" in each) for each in found] == [
         ("c", "b", False),

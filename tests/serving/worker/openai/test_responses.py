@@ -11,7 +11,7 @@ from openai.types.responses import Response
 from pydantic import BaseModel, TypeAdapter
 
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
+from suffolk.serving.worker.openai.responses_body import ResponsesBody, chat_of
 from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_tools import PARAMETERS, TEMPLATE
 from tests.support.grammars import ending_target
@@ -169,7 +169,7 @@ def test_items_become_messages() -> None:
         {"type": "custom_tool_call", "call_id": "c3", "name": "apply_patch", "input": "*** Begin"},
         {"type": "custom_tool_call_output", "call_id": "c3", "output": "Done."},
     ]
-    body = ResponseBody.model_validate({"input": items, "instructions": "You are a clock."})
+    body = ResponsesBody.model_validate({"input": items, "instructions": "You are a clock."})
     call = {"type": "function", "function": {"name": "now", "arguments": "{}"}}
     as_object = {"id": "c2", "type": "function", "function": {"name": "now", "arguments": {}}}
     patch = {"name": "apply_patch", "arguments": '{"input": "*** Begin"}'}

@@ -12,21 +12,21 @@ from pydantic import BaseModel
 from suffolk.serving.net.http_body import InvalidField, parse_body
 from suffolk.serving.store.draft_service.http_live import AppendBody, DeleteBody
 from suffolk.serving.store.draft_service.http_messages import DraftBody, OccurrencesBody
-from suffolk.serving.worker.openai.response_body import ResponseBody
-from suffolk.serving.worker.openai.schema import (
+from suffolk.serving.worker.openai.bodies import (
     ChatBody,
     CompletionBody,
     DetokenizeBody,
     PassagesBody,
     TokenizeBody,
 )
+from suffolk.serving.worker.openai.responses_body import ResponsesBody
 
 VALUES = (None, True, 0, -2, 1.5, 1 << 80, "x", [], [None], [True], [-1], ["x"] * 2000, [[1.5]], [{}], {}, {"a": 1})
 NEEDED: dict[str, Any] = {"messages": [], "prompt": "", "input": "", "tokens": [1], "documents": [], "contexts": []}
 BODIES = (
     ChatBody,
     CompletionBody,
-    ResponseBody,
+    ResponsesBody,
     TokenizeBody,
     DetokenizeBody,
     PassagesBody,

@@ -10,12 +10,12 @@ from pydantic import Field, field_validator, model_validator
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.net.json_fields import Int
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.bodies import MAX_LOGPROBS, ChatBody, Count, Effort, GenerationBody, no_limit
 from suffolk.serving.worker.openai.content import FIRST_ERROR
 from suffolk.serving.worker.openai.known_fields import meant
 from suffolk.serving.worker.openai.other_fields import INSTEAD_IN_RESPONSES
-from suffolk.serving.worker.openai.response_items import Item, ResponsePart, messages_of
-from suffolk.serving.worker.openai.response_tools import callable_tools, full_name
-from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, Effort, GenerationBody, no_limit
+from suffolk.serving.worker.openai.responses_items import Item, ResponsesPart, messages_of
+from suffolk.serving.worker.openai.responses_tools import callable_tools, full_name
 
 _LOGPROBS = "message.output_text.logprobs"
 _INCLUDABLE = (
@@ -32,7 +32,7 @@ _INCLUDABLE = (
 _SUMMARY = Literal["auto", "concise", "detailed"]
 
 
-class Format(ResponsePart):
+class Format(ResponsesPart):
     """``text.format``."""
 
     path = "text.format."
@@ -49,7 +49,7 @@ _FORMAT_FIELDS = {each: "schema" if each == "json_schema" else each for each in 
 """Attribute of a format -> its name in JSON."""
 
 
-class Text(ResponsePart):
+class Text(ResponsesPart):
     """``text``."""
 
     path = "text."
@@ -67,7 +67,7 @@ class Text(ResponsePart):
         return {"format": found} | ({} if self.verbosity is None else {"verbosity": self.verbosity})
 
 
-class Reasoning(ResponsePart):
+class Reasoning(ResponsesPart):
     """``reasoning``. The effort is a variable of the chat template. There are no summaries: answers have the whole reasoning."""
 
     path = "reasoning."
@@ -77,7 +77,7 @@ class Reasoning(ResponsePart):
     generate_summary: _SUMMARY | None = None  # the older name
 
 
-class ResponseBody(GenerationBody):
+class ResponsesBody(GenerationBody):
     """POST /v1/responses."""
 
     instead = INSTEAD_IN_RESPONSES
@@ -100,7 +100,7 @@ class ResponseBody(GenerationBody):
     _read_no_limit = field_validator("max_output_tokens", mode="before")(no_limit)
 
     @model_validator(mode="after")
-    def _check_support(self) -> ResponseBody:
+    def _check_support(self) -> ResponsesBody:
         for at, name in enumerate(self.include or ()):
             if name not in _INCLUDABLE:
                 near = (
@@ -123,7 +123,7 @@ class ResponseBody(GenerationBody):
         return _LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
 
 
-class ResponseChat(ChatBody):
+class ResponsesChat(ChatBody):
     """The chat that a body stands for. Errors name the body's fields."""
 
     format_field = "text.format"
@@ -142,7 +142,7 @@ class ResponseChat(ChatBody):
         return "input"
 
 
-def chat_of(body: ResponseBody) -> ResponseChat:
+def chat_of(body: ResponsesBody) -> ResponsesChat:
     """The chat that ``body`` stands for. Raises InvalidField: an item or a tool has another form."""
     tools = callable_tools(body.tools or ())
     shared = {name: getattr(body, name) for name in GenerationBody.model_fields}
@@ -158,7 +158,7 @@ def chat_of(body: ResponseBody) -> ResponseChat:
         "logprobs": body.has_logprobs,
         "top_logprobs": body.top_logprobs,
     }
-    return ResponseChat.model_construct(**shared | own)
+    return ResponsesChat.model_construct(**shared | own)
 
 
 def _tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:

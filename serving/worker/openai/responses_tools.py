@@ -25,7 +25,7 @@ _OTHERS = ("allowed_callers", "defer_loading", "output_schema", "type")
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseTool:
+class ResponsesTool:
     """A tool of a request.
 
     Attributes:
@@ -78,7 +78,7 @@ def full_name(namespace: str, name: str) -> str:
     return f"{namespace.rstrip('_')}__{name.lstrip('_')}" if namespace else name
 
 
-def callable_tools(tools: Sequence[Mapping[str, Any]]) -> list[ResponseTool]:
+def callable_tools(tools: Sequence[Mapping[str, Any]]) -> list[ResponsesTool]:
     """The tools that the client runs. If there are none, all tools, which the check of the chat then refuses."""
     return [each for each in _tools(tools) if not each.is_elsewhere] or [*_tools(tools)]
 
@@ -94,13 +94,13 @@ def shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[ResponseTool]:
+def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[ResponsesTool]:
     """``tools``, in which each namespace is replaced by its functions."""
     for at, tool in enumerate(tools):
         path, inner = f"tools[{at}]", tool.get("tools")
         own = [each for each in inner if isinstance(each, Mapping)] if isinstance(inner, list) else []
         if tool.get("type") != "namespace" or not own or not isinstance(tool.get("name"), str):
-            yield ResponseTool(path, tool)
+            yield ResponsesTool(path, tool)
             continue
         for number, each in enumerate(own):
-            yield ResponseTool(f"{path}.tools[{number}]", each, str(tool["name"]))
+            yield ResponsesTool(f"{path}.tools[{number}]", each, str(tool["name"]))

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
+from suffolk.serving.worker.openai.responses_body import ResponsesBody, chat_of
 from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_responses import ASKED, NOW, PATH, WEATHER
 from tests.serving.worker.openai.test_tools import TEMPLATE
@@ -61,7 +61,7 @@ def test_functions_of_a_namespace_are_called_by_both_names(client: openai.OpenAI
 
 def test_the_model_knows_functions_of_a_namespace_by_one_name() -> None:
     call = {"type": "function_call", "call_id": "c", "namespace": "mcp__files__", "name": "weather", "arguments": "{}"}
-    chat = chat_of(ResponseBody.model_validate({"input": [call], "tools": [NOW, FILES]}))
+    chat = chat_of(ResponsesBody.model_validate({"input": [call], "tools": [NOW, FILES]}))
     assert chat.tools is not None
     assert [tool["function"]["name"] for tool in chat.tools] == ["now", "mcp__files__weather"]
     [message] = chat.messages

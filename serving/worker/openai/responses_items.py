@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from suffolk.serving.net.http_body import InvalidField, first_invalid, shown
+from suffolk.serving.worker.openai.bodies import Message
 from suffolk.serving.worker.openai.content import Content, text_of
 from suffolk.serving.worker.openai.known_fields import check_names
-from suffolk.serving.worker.openai.response_tools import full_name
-from suffolk.serving.worker.openai.schema import Message
+from suffolk.serving.worker.openai.responses_tools import full_name
 
 _STORES_NO_ITEMS = "this worker stores no items; send the item itself, as clients do with store: false"
 _CALLS = ("function_call", "custom_tool_call")
@@ -20,7 +20,7 @@ _LEFT_OUT = ("file_search_call", "mcp_list_tools", "tool_search_call", "tool_sea
 """Types of items of a history that have no text for the model: searches, and tools that other servers list or run."""
 
 
-class ResponsePart(BaseModel):
+class ResponsesPart(BaseModel):
     """Base of objects in a body. Misspelled fields are refused. ``path``: the object's path, with a dot at its end."""
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -29,14 +29,14 @@ class ResponsePart(BaseModel):
     """Names of fields in other APIs -> names in this API."""
 
     @model_validator(mode="after")
-    def _check_names(self) -> ResponsePart:
+    def _check_names(self) -> ResponsesPart:
         if self.path:
             fields = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
             check_names(self.path, fields | (self.model_extra or {}), list(fields), self.other_names)
         return self
 
 
-class Item(ResponsePart):
+class Item(ResponsesPart):
     """An item of the input: a message, a call, its output, reasoning, a search, tools or a reference. If ``type`` is null, it is
     a message or a reference.
 
@@ -72,7 +72,7 @@ class Item(ResponsePart):
     summary: list[Any] | None = None
 
 
-class MessageItem(ResponsePart):
+class MessageItem(ResponsesPart):
     """An item of type ``message``."""
 
     role: Literal["user", "assistant", "system", "developer"]
