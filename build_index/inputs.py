@@ -190,7 +190,7 @@ def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[o
         else:
             found.append(InputFile(remote.url, "text", "", remote.size, remote.version, named))
     with ThreadPoolExecutor(REMOTE_STARTS) as pool:
-        forms = pool.map(lambda file: find_form(file.path, partial(read_start, file.path), options), found)
+        forms = pool.map(lambda file: find_form(file.path, partial(_read_remote_start, file), options), found)
         for file, form in zip(found, forms, strict=True):
             if form.kind in TOKEN_KINDS and named:
                 raise InvalidArgument(
@@ -199,6 +199,11 @@ def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[o
             if form.kind in TOKEN_KINDS:
                 form = Form("", problem="token array in storage (copy it to disk)")
             yield file.path, file, form
+
+
+def _read_remote_start(file: InputFile, size: int) -> bytes:
+    """The same as ``read_start``. An empty file is not requested, because S3 refuses parts of empty objects."""
+    return read_start(file.path, size) if file.size else b""
 
 
 def _find_local(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:

@@ -188,17 +188,17 @@ def _read(file: InputFile, options: BuildOptions, token_width: str, chunks: Chun
 def read_large_text(path: str, chunks: Chunks) -> Iterator[tuple[Texts, int]]:
     """Yield documents of about 1 MiB, each with the number of bytes of the file read so far.
 
-    Documents are cut after line ends, or after whole characters if there are no line ends.
+    Documents are cut after line ends, or after whole characters if there are no line ends. The last one has the rest of the text.
     """
-    offset, rest = 0, b""
-    bytes_read = 0
-    for chunk, bytes_read in chunks:
-        data = rest + chunk
-        cut = data.rfind(b"\n") + 1 or _character_boundary(data)
-        yield Texts(((f"{path}@{offset}", data[:cut]),)), bytes_read
-        offset, rest = offset + cut, data[cut:]
-    if rest:
-        yield Texts(((f"{path}@{offset}", rest),)), bytes_read
+    offset, data, bytes_read = 0, b"", 0
+    for chunk, read_with_chunk in chunks:
+        if data:
+            cut = data.rfind(b"\n") + 1 or _character_boundary(data)
+            yield Texts(((f"{path}@{offset}", data[:cut]),)), bytes_read
+            offset, data = offset + cut, data[cut:]
+        data, bytes_read = data + chunk, read_with_chunk
+    if data:
+        yield Texts(((f"{path}@{offset}", data),)), bytes_read
 
 
 def _character_boundary(data: bytes) -> int:

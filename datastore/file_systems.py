@@ -114,8 +114,9 @@ def storage_errors(place: str) -> Iterator[None]:
                 f"{place}: in the store's archive ({reason}), such as Glacier; restore it first, or leave it out"
             ) from error
         if isinstance(error, PermissionError) or _NO_CREDENTIALS.search(type(error).__name__):
+            public = "; a public bucket can be read without any, with FSSPEC_S3_ANON=true" * place.startswith("s3")
             raise PermissionDenied(
-                f"{place}: access denied ({reason}); check the credentials and what they may do there"
+                f"{place}: access denied ({reason}); check the credentials and what they may do there{public}"
             ) from error
         number = error.errno if isinstance(error, OSError) else None
         if number in (errno.ENOSPC, errno.EDQUOT):

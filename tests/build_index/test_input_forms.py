@@ -19,6 +19,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
+from suffolk.build_index.block import BLOCK_BYTES
 from suffolk.build_index.builder import build, plan_build
 from suffolk.build_index.documents import parse_documents
 from suffolk.build_index.inputs import find_inputs
@@ -110,6 +111,15 @@ def test_compressed_text_is_text(tmp_path: Path, pack: Callable[[bytes], bytes])
     found, sources = texts(tmp_path)
     assert "".join(found) == content
     assert sources[0] == "notes.txt.packed@0"
+
+
+@pytest.mark.parametrize("content", ["one\ntwo", "one two.", "äö", "one\n", "line\n" * 300_000 + "end"])
+def test_the_last_line_of_a_compressed_text_is_no_document_of_its_own(tmp_path: Path, content: str) -> None:
+    """Regression: the line after the last line end, or the last character of a text without line ends, was one."""
+    (tmp_path / "notes.txt.gz").write_bytes(gzip.compress(content.encode()))
+    found, _ = texts(tmp_path)
+    assert "".join(found) == content
+    assert len(found) == -(-len(content) // BLOCK_BYTES)
 
 
 def test_binary_forms_are_found_by_their_first_bytes(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ botocore = pytest.importorskip("botocore.exceptions")
             "Unable to parse config file: /c.; check the credential",
         ),
         (botocore.SSOTokenLoadError(error_msg="none"), PermissionDenied, "SSO Token: none.; check the credentials"),
-        (botocore.NoCredentialsError(), PermissionDenied, "Unable to locate credentials.; check the credentials"),
+        (
+            botocore.NoCredentialsError(),
+            PermissionDenied,
+            "Unable to locate credentials.; check the credentials .*; a public bucket .* FSSPEC_S3_ANON=true",
+        ),
         (botocore.EndpointConnectionError(endpoint_url="x"), Unavailable, "check URL and network"),
         (botocore.SSLError(endpoint_url="x", error="self-signed"), Unavailable, "AWS_CA_BUNDLE=FILE.pem"),
         (
@@ -57,6 +61,8 @@ def test_advice_is_of_the_same_kind_of_storage() -> None:
         raise ValueError("Protocol not known: abfss")
     with pytest.raises(InvalidArgument, match="the forms of URLs are [^;]*$"), storage_errors("gs://a/b"):
         raise ValueError("no bucket")
+    with pytest.raises(PermissionDenied, match="may do there$"), storage_errors("gs://a/b"):
+        raise PermissionError("Forbidden")
 
 
 def test_warnings_of_clients_are_not_printed(

@@ -27,6 +27,7 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
         self._drops = drops_answer(body)
         self._skips_special = body.skip_special_tokens is not False
         # by index of the run
+        self._starts = defaultdict[int, int](int)  # length of a prompt that is not echoed: offsets count from its start
         self._offsets = defaultdict[int, _Offsets](lambda: _Offsets(tokens.stream(self._skips_special)))
 
     def choice(self, run: TextRun) -> dict[str, Any]:
@@ -72,13 +73,16 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
         if self.body.echo and is_first:
             first = [int(run.generate_call.prompt[0])]
             shown = [*run.generation.prompt_log_probabilities, *shown]
+        elif is_first:
+            self._starts[run.index] = len(self.tokens.join(run.generate_call.prompt, self._skips_special))
+        start = self._starts[run.index]
         tokens, none = [*first, *(each.token for each in shown)], [None] * len(first)
         offsets = self._offsets[run.index].add(tokens)
         return {
             "tokens": [self.tokens.name(token, as_ids) for token in tokens],
             "token_logprobs": none + [floored(each.value) for each in shown],
             "top_logprobs": none + [self.tokens.top(each, as_ids) for each in shown],
-            "text_offset": offsets if size is None else [min(offset, size) for offset in offsets],
+            "text_offset": [start + (offset if size is None else min(offset, size)) for offset in offsets],
         }
 
 

@@ -105,8 +105,8 @@ class ToolCallParser:
     """Splits one text into content and calls: ``push`` its parts, then ``finish`` once. Not thread-safe.
 
     The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or a call
-    of an unknown function, is content. White space around calls is left out. If the text is cut off inside a call, the arguments
-    so far are returned.
+    of an unknown function, is content; the other calls of its list remain calls. White space around calls is left out. If the
+    text is cut off inside a call, the arguments so far are returned.
     """
 
     def __init__(self, tool_format: ToolFormat, names: Collection[str]) -> None:
@@ -272,14 +272,23 @@ class _JsonScan:
         return None
 
 
-def _read_calls(text: str, names: Collection[str]) -> list[ToolCall]:
-    """The calls in the JSON ``text``; an empty result if any call is malformed."""
+def _read_calls(text: str, names: frozenset[str]) -> list[str | ToolCall]:
+    """The calls in the JSON ``text``, and the JSON of other functions' calls.
+
+    Empty if none of ``names`` is called, or if any call is malformed.
+    """
     try:
         value = json.loads(text, parse_constant=_refuse)
-        calls = [_read_call(each) for each in (value if isinstance(value, list) else [value])]
+        entries = value if isinstance(value, list) else [value]
+        calls = [_read_call(each) for each in entries]
     except (ValueError, RecursionError):
         return []
-    return calls if all(call.name in names for call in calls) else []
+    if names.isdisjoint(call.name for call in calls):
+        return []
+    return [
+        call if call.name in names else json.dumps(each, ensure_ascii=False)
+        for call, each in zip(calls, entries, strict=True)
+    ]
 
 
 def _read_call(value: Any) -> ToolCall:

@@ -71,7 +71,8 @@ class ToolChoice:
             return Grammar("lark", "start: calls\n" + rules, "tools", tuple(schemas.values()))
         if answer.kind not in ("json_object", "json_schema"):
             raise InvalidArgument(
-                Field("tools"), f": an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
+                Field("tools"),
+                f": beside them, an answer takes a JSON schema, and {answer.field} is none; omit one of them",
             )
         schema = answer.text or schema_text({"type": "object"}, False, "tools")
         parts = (*schemas.values(), answer)

@@ -46,6 +46,7 @@ def corpus(tmp_path: Path, url: str) -> str:
     (local / "deep" / "c.jsonl").write_bytes(lines)
     (local / "d.py").write_text("\n".join(texts * 60))  # more than a block
     (local / ".hidden.txt").write_text("not read")
+    (local / "empty.jsonl").touch()  # S3 refuses parts of it
     parquet.write_table(pyarrow.table({"text": texts[20:]}), local / "e.parquet")
     np.save(local / "f.npy", np.arange(5))
     fsspec.filesystem("s3").put(str(local), url.removeprefix("s3://").rpartition("/")[0] + "/corpus", recursive=True)

@@ -191,7 +191,7 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
         (
             {"guided_regex": "a", "tools": [{"type": "function", "function": {"name": "f"}}]},
             "tools",
-            "takes a schema, no regex",
+            "takes a JSON schema, and guided_regex is none",
         ),
         ({"guided_choice": []}, "guided_choice", "give one or more texts"),
         ({"guided_grammar": 'root ::= "a'}, "guided_grammar", "guided_grammar is refused"),

@@ -78,11 +78,13 @@ def test_each_alternative_has_an_entry(client: openai.OpenAI) -> None:
             assert len(top) in (count, count + 1)
         text = client.completions.create(**FIELDS, max_tokens=40).choices[0].text
         assert found.text_offset == sorted(found.text_offset or ())
-        assert (found.text_offset or [0])[-1] <= len(text)
+        assert (found.text_offset or [0])[0] == len(PROMPT)  # as in OpenAI's answers, also without ``echo``
+        assert (found.text_offset or [0])[-1] <= len(PROMPT) + len(text)
 
 
-def test_a_stream_has_the_same_log_probabilities(server: WorkerServer, client: openai.OpenAI) -> None:
-    fields = FIELDS | {"max_tokens": 9, "logprobs": 2, "echo": True}
+@pytest.mark.parametrize("echo", [True, False])
+def test_a_stream_has_the_same_log_probabilities(server: WorkerServer, client: openai.OpenAI, echo: bool) -> None:
+    fields = FIELDS | {"max_tokens": 9, "logprobs": 2, "echo": echo}
     whole = client.completions.create(**fields).choices[0].logprobs
     assert whole is not None
     chunks = events(ask(server, "POST", "/v1/completions", fields | {"stream": True})[2])
