@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import AutoTokenizer
 
 from research.command import MOST_ROUNDS, add_seed, command_parser, run_command
 from suffolk.benchmarks.report import make_report, write_report
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound
 from suffolk.datastore.text_table import format_table
+from suffolk.datastore.tokenizer import load_tokenizer
 
 EXAMPLES = ("OLD_CHECKOUT . --tokenizer MODEL --corpus corpus/ --json compared.json",)
 OLD, NEW = "old", "new"
@@ -78,9 +78,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _documents(corpus: Path, tokenizer: str) -> list[list[int]]:
     """The token ids of the corpus, in documents of ``DOCUMENT_TOKENS`` ids."""
-    encode, ids = AutoTokenizer.from_pretrained(tokenizer).encode, list[int]()
+    encode, ids = load_tokenizer(tokenizer).encode, list[int]()
     for path in sorted(each for each in (corpus.rglob("*") if corpus.is_dir() else [corpus]) if each.is_file()):
-        ids += encode(path.read_text(errors="replace"), add_special_tokens=False)
+        ids += encode(path.read_text(errors="replace"), add_special_tokens=False).ids
     documents = [
         ids[start : start + DOCUMENT_TOKENS] for start in range(0, len(ids) - DOCUMENT_TOKENS, DOCUMENT_TOKENS)
     ]

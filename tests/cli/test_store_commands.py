@@ -82,7 +82,7 @@ def test_lookup_shows_counts_texts_and_places(capsys, store_path):
         ([], "give either a text or --ids"),
         (["cat", "--ids", "1"], "give either a text or --ids"),
         (["--ids", "6"], "token id 6 at index 0 is out of range; the vocabulary has 6 ids"),
-        (["cat", "--max-match", "60"], "above the order depth 64"),
+        (["cat", "--max-match", "60"], "above the datastore's order depth 64"),
         (["cat", "--top", "-1"], "--top is -1; it must be between 0 and 1000"),
         (["cat", "--top", "100000"], "--top is 100000; it must be between 0 and 1000"),
     ],

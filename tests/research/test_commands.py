@@ -23,6 +23,7 @@ MISTAKES = {
     "acceptance": (*MODEL, *PROMPTS, *STORE),
     "compare_results": ("none.json", "none.json"),
     "compare_commits": (".", ".", *MODEL, *PROMPTS),
+    "compare_stores": (".", ".", "--tokenizer", NONE, "--corpus", NONE),
     "compiled_passes": (*MODEL, "--rounds", "1"),
     "coupling": MODEL,
     "delayed_server": (NONE,),
