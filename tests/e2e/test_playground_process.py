@@ -197,8 +197,7 @@ def test_a_trace_is_a_page_of_its_own(page: Page, answer: DraftedAnswer, tmp_pat
     assert main(["generate", *answer.words, *words]) == 0
     page.open(file.as_uri())
     assert page.texts("#prompt") == [prompt]
-    texts = page.texts("#answers .text-box")
-    assert texts[0] == texts[1]
+    page.until(lambda: len(texts := page.texts("#answers .text-box")) == 2 and texts[0] == texts[1] != "")
     page.run("arguments[0].click()", page.one("#answers .step:nth-child(2) span"))
     page.wait_for("#step h2", "with drafts")
     assert page.browser.title == "Suffolk: drafts of one answer"
