@@ -51,8 +51,8 @@ NOTES = (
 class Side:
     """The process of one checkout. A context manager that ends the process."""
 
-    def __init__(self, checkout: Path, options: dict[str, Any]) -> None:
-        """Start the process. Raises NotFound if ``checkout`` has no compiled Suffolk."""
+    def __init__(self, checkout: Path, options: dict[str, Any], script: str = "compare_commits_worker.py") -> None:
+        """Start ``script``, and send it ``options``. Raises NotFound if ``checkout`` has no compiled Suffolk."""
         if not (checkout / "suffolk" / "__init__.py").is_file():
             raise NotFound(f"checkout {checkout}: there is no Suffolk; name the root of a repository")
         if not list((checkout / "datastore").glob("_native*.so")):
@@ -60,9 +60,8 @@ class Side:
                 f"checkout {checkout}: datastore/ has no compiled core; run 'python setup.py build_ext --inplace' there"
             )
         self._checkout = checkout.resolve()
-        script = Path(__file__).resolve().with_name("compare_commits_worker.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(script)],
+            [sys.executable, str(Path(__file__).resolve().with_name(script))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -72,14 +71,14 @@ class Side:
         self._send(options)
 
     def wait_until_ready(self) -> None:
-        """Wait until the model is loaded. Raises Internal: the process failed, or runs other code than the checkout's."""
+        """Wait until the process takes orders. Raises Internal: the process failed, or runs other code than the checkout's."""
         package = Path(self._receive()["package"])
         if package != self._checkout / "suffolk" / "__init__.py":
             raise Internal(f"checkout {self._checkout}: the process imported {package}; uninstall that package")
 
-    def ask(self, order: str, drafter: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, order: str, **arguments: Any) -> dict[str, Any]:
         """Give one order and wait for its reply. Raises Internal if the process has ended."""
-        self._send({"order": order, "drafter": drafter} | arguments)
+        self._send({"order": order} | arguments)
         return self._receive()
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -121,14 +120,14 @@ def decode_in_turns(
 ) -> dict[str, Text]:
     """Decode one text on both sides, ``tokens`` at a time, in an order that ``order`` shuffles in each round."""
     names = order.sample(list(sides), len(sides))
-    texts = {name: Text(sides[name].ask("begin", drafter, prompt=ids, settings=settings)) for name in names}
+    texts = {name: Text(sides[name].ask("begin", drafter=drafter, prompt=ids, settings=settings)) for name in names}
     turn, end = 0, 1
     while running := [name for name in sides if not texts[name].state["finish"]]:
         end += tokens
         for name in order.sample(running, len(running)):
             text = texts[name]
             if text.state["length"] < end:
-                text.state = sides[name].ask("run", drafter, tokens=end)
+                text.state = sides[name].ask("run", drafter=drafter, tokens=end)
                 timed = (text.state[each] for each in ("tokens", "steps", "seconds", "process_seconds"))
                 text.pieces.append(Piece(turn, *timed))
                 turn += 1

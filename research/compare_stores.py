@@ -7,28 +7,24 @@ the same checkout twice, the differences are noise.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from research.command import MOST_ROUNDS, add_seed, command_parser, run_command
+from research.compare_commits import NEW, OLD, Side
 from suffolk.benchmarks.report import make_report, write_report
 from suffolk.datastore.checks import check_range
-from suffolk.datastore.errors import Internal, InvalidArgument, NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import load_tokenizer
 
 EXAMPLES = ("OLD_CHECKOUT . --tokenizer MODEL --corpus corpus/ --json compared.json",)
-OLD, NEW = "old", "new"
 PIECE = {"append": 200, "draft": 2_000, "build": 1}
 """Number of documents, contexts or builds that one piece handles."""
 DOCUMENT_TOKENS = 300
@@ -47,18 +43,17 @@ def _run(args: argparse.Namespace) -> int:
     equal = True
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         options = {"corpus": str(args.corpus.resolve()), "tokenizer": args.tokenizer, "documents": documents}
-        sides: dict[str, subprocess.Popen[str]] = {}
+        sides: dict[str, Side] = {}
         for name, checkout in ((OLD, args.old), (NEW, args.new)):
-            sides[name] = stack.enter_context(_start(checkout))
-            stack.callback(sides[name].kill)
             (own := Path(folder, name)).mkdir()
-            _send(sides[name], options | {"folder": str(own)})
+            side = Side(checkout, options | {"folder": str(own)}, "compare_stores_worker.py")
+            sides[name] = stack.enter_context(side)
+            side.wait_until_ready()
         for turn in range(args.rounds):
             for work in [*("append", "draft"), *(["build"] if turn < args.builds else [])]:
                 replies = {}
                 for name in order.sample([OLD, NEW], 2):
-                    _send(sides[name], {"work": work, "count": PIECE[work], "turn": turn})
-                    replies[name] = _receive(sides[name])
+                    replies[name] = sides[name].ask(work, count=PIECE[work], turn=turn)
                     seconds[work][name].append(replies[name]["seconds"])
                 equal = equal and replies[OLD]["found"] == replies[NEW]["found"]
     rows = []
@@ -78,6 +73,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _documents(corpus: Path, tokenizer: str) -> list[list[int]]:
     """The token ids of the corpus, in documents of ``DOCUMENT_TOKENS`` ids."""
+    if not corpus.exists():
+        raise NotFound(f"--corpus {corpus}: there is no such file or folder; name texts to build from")
     encode, ids = load_tokenizer(tokenizer).encode, list[int]()
     for path in sorted(each for each in (corpus.rglob("*") if corpus.is_dir() else [corpus]) if each.is_file()):
         ids += encode(path.read_text(errors="replace"), add_special_tokens=False).ids
@@ -87,34 +84,6 @@ def _documents(corpus: Path, tokenizer: str) -> list[list[int]]:
     if not documents:
         raise InvalidArgument(f"--corpus {corpus} has {len(ids)} tokens; give more than {DOCUMENT_TOKENS}")
     return documents
-
-
-def _start(checkout: Path) -> subprocess.Popen[str]:
-    if not list((checkout / "datastore").glob("_native*.so")):
-        raise NotFound(f"checkout {checkout}: no compiled core; run 'python setup.py build_ext --inplace' there")
-    script = Path(__file__).resolve().with_name("compare_stores_worker.py")
-    return subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(checkout.resolve())},
-    )
-
-
-def _send(side: subprocess.Popen[str], message: dict[str, Any]) -> None:
-    assert side.stdin is not None
-    side.stdin.write(json.dumps(message) + "\n")
-    side.stdin.flush()
-
-
-def _receive(side: subprocess.Popen[str]) -> dict[str, Any]:
-    assert side.stdout is not None
-    line = side.stdout.readline()
-    if not line:
-        raise Internal(f"a checkout's process ended with {side.wait()}; see its error above")
-    found: dict[str, Any] = json.loads(line)
-    return found
 
 
 def _median_with_interval(values: np.ndarray, seed: int) -> tuple[float, float, float]:

@@ -1,7 +1,8 @@
 """Builds, appends and drafts for ``research.compare_stores``, with the Suffolk of the checkout in PYTHONPATH.
 
 It is run by its path, also with old checkouts, so it uses only ``suffolk.create``, ``suffolk.open`` and ``suffolk build``. It
-reads one JSON object a line from stdin and answers with the processor seconds of the work.
+reads one JSON object a line from stdin. First it answers with the package that it imported, then with the processor seconds and
+the results of each order.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ def main() -> None:
             return [done.returncode]
 
         work = {"append": append, "draft": draft, "build": rebuild}
+        print(json.dumps({"package": suffolk.__file__}), flush=True)
         for line in sys.stdin:
             order = json.loads(line)
             children, start = _children_seconds(), time.process_time()
-            found = work[order["work"]](order["count"], order["turn"])
+            found = work[order["order"]](order["count"], order["turn"])
             seconds = time.process_time() - start + _children_seconds() - children
             print(json.dumps({"seconds": seconds, "found": found}), flush=True)
 

@@ -38,4 +38,6 @@ def test_a_checkout_without_a_core_and_a_corpus_without_tokens_are_refused(
     assert "give more than 300" in capsys.readouterr().err
     corpus.write_text("one two three four\n" * 400)
     assert compare_stores.main([str(ROOT), str(tmp_path), *words]) == 2
-    assert "no compiled core" in capsys.readouterr().err
+    assert "there is no Suffolk; name the root of a repository" in capsys.readouterr().err
+    assert compare_stores.main([str(ROOT), str(ROOT), "--tokenizer", str(model), "--corpus", "/nowhere"]) == 2
+    assert "--corpus /nowhere: there is no such file or folder" in capsys.readouterr().err

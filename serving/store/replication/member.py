@@ -22,8 +22,7 @@ from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, Wel
 from suffolk.serving.store.replication.register import Entry, Leadership, Register, obstacle
 
 EPOCH_NUMBERS = 1 << 40
-"""The most changes of an epoch, the reign of one leader. In epoch e, changes have the numbers from e * EPOCH_NUMBERS on, so no two
-leaders give the same number."""
+"""The most changes of an epoch, the time of one leader. Epoch e has the numbers from e * EPOCH_NUMBERS on."""
 READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
