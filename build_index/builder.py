@@ -163,7 +163,7 @@ def _note_repeat(inputs: Inputs, base: Manifest, show: WorkProgress) -> None:
     if earlier := [each for each in base.settings.get("builds", []) if each.get("files") == files]:
         show.note(
             f"the build of {earlier[-1]['built']} added these files already, and they have not changed since; now their documents "
-            "are added a second time, and count twice; to have them once, build with --replace from all corpora"
+            "are added again, and count twice unless they were deleted; to have them once, build with --replace from all corpora"
         )
 
 

@@ -20,7 +20,7 @@ import zstandard
 from suffolk.build_index.block import BLOCK_BYTES
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.remote_files import open_url, read_head
+from suffolk.datastore.remote_files import open_url
 
 TOKEN_KINDS = ("npy", "bin")
 RECORD_KINDS = ("lines", "array", "parquet", "arrow")
@@ -103,9 +103,7 @@ def _has_status(file: InputFile, status: os.stat_result) -> bool:
 
 
 def read_start(path: str, size: int) -> bytes:
-    """The first ``size`` bytes of a file or URL, or all bytes if it has fewer. Raises the errors of ``InputFile.open``."""
-    if is_storage_url(path):
-        return read_head(path, size)
+    """The first ``size`` bytes of a file on disk, or all bytes if it has fewer. Raises OSError."""
     with open(path, "rb") as file:
         return file.read(size)
 

@@ -21,7 +21,7 @@ from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME
-from suffolk.datastore.remote_files import find_files
+from suffolk.datastore.remote_files import find_files, read_head
 
 KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "arrow": ".arrow"}
 KIND_NAMES |= {"lines": "JSON lines", "array": "JSON array", "packed": "compressed"}
@@ -190,7 +190,7 @@ def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[o
         else:
             found.append(InputFile(remote.url, "text", "", remote.size, remote.version, named))
     with ThreadPoolExecutor(REMOTE_STARTS) as pool:
-        forms = pool.map(lambda file: find_form(file.path, partial(_read_remote_start, file), options), found)
+        forms = pool.map(partial(_find_remote_form, options), found)
         for file, form in zip(found, forms, strict=True):
             if form.kind in TOKEN_KINDS and named:
                 raise InvalidArgument(
@@ -201,9 +201,8 @@ def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[o
             yield file.path, file, form
 
 
-def _read_remote_start(file: InputFile, size: int) -> bytes:
-    """The same as ``read_start``. An empty file is not requested, because S3 refuses parts of empty objects."""
-    return read_start(file.path, size) if file.size else b""
+def _find_remote_form(options: BuildOptions, file: InputFile) -> Form:
+    return find_form(file.path, lambda size: read_head(file.path, min(size, file.size)), options)
 
 
 def _find_local(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:

@@ -10,6 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+_PROMPT = (
+    "These functions can be called. To call some, answer with a JSON list alone: "
+    '[{{"name": FUNCTION, "arguments": {{ARGUMENT: VALUE}}}}]\n{functions}\n\n'
+)
+
 
 def simpler_forms(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yield ``messages``, then simpler forms, each for templates that reject the previous form.
@@ -68,12 +73,6 @@ def _with_short_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
             change["tool_call_id"] = new
         found.append({**message, **change})
     return found
-
-
-_PROMPT = (
-    "These functions can be called. To call some, answer with a JSON list alone: "
-    '[{{"name": FUNCTION, "arguments": {{ARGUMENT: VALUE}}}}]\n{functions}\n\n'
-)
 
 
 def lacks_tools(template: str, tools: Sequence[Any]) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 from pathlib import Path
 
 from suffolk.datastore.errors import (
@@ -36,7 +37,7 @@ def write_bytes(file: Path, content: bytes) -> None:
     if is_device(file):
         file.write_bytes(content)
     else:
-        write_atomically(file.resolve(), content)
+        write_atomically(file.resolve(), content, is_shared=True)
 
 
 def read_bounded(path: str | Path, most: int = 1 << 26) -> bytes:
@@ -102,14 +103,18 @@ def printable(name: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, is_shared: bool = False) -> None:
     """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one. Ctrl-C leaves no temporary file.
+
+    Args:
+        is_shared: whether several processes may write ``path`` at the same time. The last of them wins.
 
     Raises:
         ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.
         PermissionDenied: the folder cannot be written to.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    own = f".{secrets.token_hex(4)}" if is_shared else ""
+    temporary = path.with_name(f"{path.name}{own}.tmp")
     try:
         with open(temporary, "wb") as file:
             failpoint(f"{path.name}.created")

@@ -110,7 +110,12 @@ def open_url(url: str) -> BinaryIO:
 
 
 def read_head(url: str, size: int) -> bytes:
-    """The first ``size`` bytes, or all, of a file that ``find_files`` found. Raises the errors of ``storage_errors``."""
+    """The first ``size`` bytes, or all, of a file that ``find_files`` found. Raises the errors of ``storage_errors``.
+
+    Nothing is requested for no bytes, because S3 refuses parts of empty objects.
+    """
+    if not size:
+        return b""
     files, path = file_system_at(url)
     with storage_errors(url):
         return bytes(files.cat_file(path, start=0, end=size))

@@ -221,25 +221,31 @@ def open(
     from suffolk.serving.net.url import is_url, names_several
     from suffolk.serving.open_store import open_store
 
-    unused = {"residency": residency, "cache": cache, "watch": watch or None, "deadline": deadline}
-    if isinstance(path_or_url, str) and (is_url(path_or_url) or names_several(path_or_url)):
-        del unused["watch"], unused["deadline"]  # a service always follows
-    if append and (given := [name for name, value in unused.items() if value is not None]):
-        raise InvalidArgument(
-            Field(given[0]), " has no effect with append; leave it out, or give append=LiveSettings(...)"
-        )
-    if append and names_several(str(path_or_url)):
+    if not append:
+        return open_store(path_or_url, residency, deadline, watch, cache)
+    address = str(path_or_url)
+    if is_storage_url(address):
+        raise InvalidArgument(f"{address}: storage takes no appends; append to a datastore's folder, and push that")
+    is_service = is_url(address) or names_several(address)
+    if is_service and append is not True:
+        raise InvalidArgument(Field("append"), " holds settings, and the service has its own; give append=True")
+    unused: dict[str, object] = {"residency": residency, "cache": cache}
+    if not is_service:
+        unused |= {"watch": watch or None, "deadline": deadline}  # a service always follows
+    for name, value in unused.items():
+        if value is not None:
+            settings = ", or give append=LiveSettings(residency=...)" if name == "residency" and not is_service else ""
+            raise InvalidArgument(Field(name), f" has no effect with append; leave it out{settings}")
+    if names_several(address):
         from suffolk.serving.clients.fanout.appendable import connect_to_append
 
-        return connect_to_append(str(path_or_url), deadline)
-    if append and is_storage_url(str(path_or_url)):
-        raise InvalidArgument(f"{path_or_url}: storage takes no appends; append to a datastore's folder, and push that")
-    if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):
-        from suffolk.serving.store.live_store.settings import LiveSettings
-        from suffolk.serving.store.live_store.store import open_live_store
+        return connect_to_append(address, deadline)
+    if is_service:
+        return open_store(address, deadline=deadline)
+    from suffolk.serving.store.live_store.settings import LiveSettings
+    from suffolk.serving.store.live_store.store import open_live_store
 
-        return open_live_store(path_or_url, LiveSettings() if append is True else append)
-    return open_store(path_or_url, residency, deadline, watch, cache)
+    return open_live_store(path_or_url, LiveSettings() if append is True else append)
 
 
 def create(

@@ -51,8 +51,8 @@ def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int
         Unavailable: the server does not start.
     """
     serve = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryFile("w+") as errors:  # an unread pipe could block the server
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         server = subprocess.Popen([*command] or serve, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
             assert server.stdout is not None

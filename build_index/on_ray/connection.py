@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import ray
@@ -25,8 +24,6 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.hub import short_reason
 
 CONNECT_SECONDS = 5.0
-short = partial(short_reason, most=300)
-"""The beginning of an error of Ray, which may have many lines."""
 LOST = (
     errors.WorkerCrashedError,
     errors.NodeDiedError,
@@ -58,7 +55,7 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, TimeoutError, ray.exceptions.RayError, ValueError) as error:
         none_runs = address == "auto" and isinstance(error, ConnectionError)  # Ray's message would advise ray.init
-        problem = "no cluster runs here" if none_runs else f"no cluster can be joined ({short(error)})"
+        problem = "no cluster runs here" if none_runs else f"no cluster can be joined ({_short(error)})"
         raise Unavailable(
             Field("ray"),
             f": {address}: {problem}; run 'ray start --head' on one machine, and "
@@ -66,7 +63,7 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
         ) from error
     except RuntimeError as error:  # Ray raises this error if versions differ
         raise Unsupported(
-            Field("ray"), f": {address}: {short(error)}; use the same versions on all machines"
+            Field("ray"), f": {address}: {_short(error)}; use the same versions on all machines"
         ) from error
     try:
         yield
@@ -112,19 +109,24 @@ def ray_errors() -> Iterator[None]:
             raise cause from None
         if isinstance(cause, LOST):
             raise _lost(cause) from error
-        raise Internal(f"a task on the cluster failed ({type(cause).__name__}: {short(cause)})") from error
+        raise Internal(f"a task on the cluster failed ({type(cause).__name__}: {_short(cause)})") from error
     except LOST as error:
         raise _lost(error) from error
     except (errors.OutOfDiskError, errors.ObjectStoreFullError) as error:
         raise ResourceExhausted(
-            f"a node's disk or object store is full ({short(error)}); free space, or build with a smaller --segment-tokens, and "
+            f"a node's disk or object store is full ({_short(error)}); free space, or build with a smaller --segment-tokens, and "
             "run the command again to resume"
         ) from error
     except errors.RayError as error:
         raise Unavailable(
-            f"the Ray cluster does not go on ({short(error)}); run the command again to resume"
+            f"the Ray cluster does not go on ({_short(error)}); run the command again to resume"
         ) from error
 
 
 def _lost(error: BaseException) -> Lost:
     return Lost(f"a node or a process of the cluster ended ({type(error).__name__})")
+
+
+def _short(error: BaseException) -> str:
+    """The beginning of an error of Ray, which may have many lines, on one line."""
+    return short_reason(error, most=300)

@@ -1,4 +1,4 @@
-"""The interceptor of every gRPC call: finds the caller, sends errors, and refuses a malformed request."""
+"""The interceptor of admitted gRPC calls: finds the caller, sends errors, and refuses a malformed request."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class CallInterceptor(grpc.ServerInterceptor):
 
     Answers with INVALID_ARGUMENT if a request is not a valid protobuf message. Without this, gRPC would report an error of the
     server. A method that takes a stream and returns one reply gets the DecodeError instead of the message.
+    Methods with streams in both directions are not checked.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """

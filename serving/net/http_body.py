@@ -151,7 +151,7 @@ def parse_body(kind: type[BodyT], data: bytes, check_given: Callable[[Mapping[st
     try:
         return kind.model_validate_json(data.removeprefix(BOM_UTF8))
     except ValidationError as error:
-        found, field, text = first_invalid(error, len(data) <= _SMALL)
+        found, field, text = invalid_field(error, len(data) <= _SMALL)
         if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
             raise cause from None
     match found["type"]:
@@ -184,8 +184,9 @@ def shown(value: Any) -> str:
     return (repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:_SHOWN]
 
 
-def first_invalid(error: ValidationError, with_input: bool = False) -> tuple[Mapping[str, Any], str, str]:
-    """The error of the first invalid field, its path, and what is wrong. ``with_input``: the error has the field's value."""
+def invalid_field(error: ValidationError, with_input: bool = False) -> tuple[Mapping[str, Any], str, str]:
+    """The error that ``_reach`` selects, the path of its field, and what is wrong. ``with_input``: the error has the field's
+    value."""
     errors = error.errors(include_url=False, include_input=with_input)
     found = max(errors, key=_reach)
     return found, _path(found["loc"]), _words(found, errors)

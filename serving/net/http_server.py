@@ -265,8 +265,9 @@ class LimitedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn while it handles h11's error about a request that is not HTTP."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._refuse(HTTPStatus.BAD_REQUEST, f"the request is not valid HTTP: {sys.exc_info()[1]}")
-        self.transport.close()
+            self._refuse(HTTPStatus.BAD_REQUEST, f"the request is not valid HTTP: {sys.exc_info()[1] or msg}")
+        else:
+            self.transport.close()
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         """Answer without the application, and close the connection."""

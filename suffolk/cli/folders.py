@@ -220,13 +220,9 @@ def _shown(name: str, value: Any) -> str:
         return f"such as {printable(value)}  (for 'suffolk delete --id')"
     if value is None:
         return "unknown: the files belong to another user" if name == "resident_bytes" else "unknown"
-    return (
-        f"{value:,}"
-        if name in SIZES and isinstance(value, int)
-        else f"{value:.3f}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if name in SIZES and isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _settings(settings: dict[str, Any]) -> Iterator[str]:

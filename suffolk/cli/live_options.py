@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from suffolk.cli.options.setting import Options
-from suffolk.datastore.errors import Field, InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound, SuffolkError
 from suffolk.datastore.settings import Within, option, rare
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.store.live_store.identity import is_free, open_identity
+from suffolk.serving.store.live_store.identity import is_free, stored_tokenizer
 from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
 from suffolk.serving.store.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store, open_live_store
@@ -18,6 +19,8 @@ from suffolk.serving.store.replication.follower import open_replica
 from suffolk.serving.store.replication.peer import Peer
 from suffolk.serving.store.replication.register import open_register
 from suffolk.serving.store.replication.replicated_store import DEFAULT_MAX_LAG, ReplicaSettings
+
+LOG = logging.getLogger("suffolk.server")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,9 @@ class LiveOptions(Options):
         metavar="[NAME=]STORE",
     )
     live_tokenizer: str | None = option(
-        None, "tokenizer of new live datastores: a model's folder, a tokenizer.json or a hub name", metavar="MODEL"
+        None,
+        "tokenizer of new live datastores: a model's folder, a tokenizer.json or a hub name. Existing ones must have the same",
+        metavar="MODEL",
     )
     durability: str = option(
         INTERVAL,
@@ -93,7 +98,7 @@ class LiveOptions(Options):
         if self.live_tokenizer is None and is_free(Path(path)):
             raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
         if self.live_tokenizer is not None and not is_free(Path(path)):
-            self._require_tokenizer(Path(path), self.live_tokenizer)
+            _require_tokenizer(Path(path), self.live_tokenizer)
         if self.register is not None:
             register = open_register(self.register, name)
             replicas = ReplicaSettings(self.copies, parse_max_lag(self.max_lag))
@@ -103,12 +108,21 @@ class LiveOptions(Options):
             return open_live_store(path, settings)
         return create_live_store(path, self.live_tokenizer, settings=settings)
 
-    def _require_tokenizer(self, path: Path, tokenizer: str) -> None:
-        """Raises InvalidArgument: ``tokenizer`` is not the tokenizer of the datastore in ``path``. Others as ``load_tokenizer``."""
-        if fingerprint(load_tokenizer(tokenizer)) != open_identity(path).tokenizer:
-            raise InvalidArgument(
-                f"live {path}: it has another tokenizer than --live-tokenizer {tokenizer}; leave it out, or name a new folder"
-            )
+
+def _require_tokenizer(path: Path, tokenizer: str) -> None:
+    """Raises InvalidArgument if ``tokenizer`` is not the tokenizer of the datastore in ``path``.
+
+    A tokenizer that cannot be loaded is logged: the datastore has a copy of its own.
+    """
+    try:
+        found = fingerprint(load_tokenizer(tokenizer))
+    except SuffolkError as error:
+        LOG.warning("live %s: --live-tokenizer is not compared with the datastore's tokenizer: %s", path, error)
+        return
+    if found != stored_tokenizer(path):
+        raise InvalidArgument(
+            f"live {path}: it has another tokenizer than --live-tokenizer {tokenizer}; leave it out, or name a new folder"
+        )
 
 
 def parse_max_lag(text: str) -> float | None:

@@ -11,7 +11,7 @@ from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.main import main
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.store.live_store.store import LiveStore
-from tests.support.stores import byte_tokenizer, word_tokenizer
+from tests.support.stores import byte_tokenizer, make_store, word_tokenizer
 from tests.support.waiting import until
 
 
@@ -41,6 +41,21 @@ def test_another_tokenizer_than_the_datastore_has_is_refused(tmp_path: Path) -> 
     options = LiveOptions(live_tokenizer=str(tmp_path / "other.json"))
     with pytest.raises(InvalidArgument, match="another tokenizer than --live-tokenizer"):
         options.open_live("chat", str(tmp_path / "chat"), "mmap", 1)
+
+
+def test_a_refused_tokenizer_leaves_a_built_datastore_as_it_is(tmp_path: Path) -> None:
+    make_store(store := tmp_path / "store", [[[1, 2, 3]]], vocab_size=9).close()
+    byte_tokenizer().save(str(tmp_path / "other.json"))
+    with pytest.raises(InvalidArgument, match="another tokenizer than --live-tokenizer"):
+        LiveOptions(live_tokenizer=str(tmp_path / "other.json")).open_live("chat", str(store), "mmap", 1)
+    assert not (store / "live").exists()
+
+
+def test_a_tokenizer_that_is_gone_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    opened(tmp_path).close()
+    options = LiveOptions(live_tokenizer=str(tmp_path / "gone.json"))
+    options.open_live("chat", str(tmp_path / "chat"), "mmap", 1).close()
+    assert "is not compared with the datastore's tokenizer" in caplog.text
 
 
 @pytest.mark.parametrize(("evict", "left"), [("age", ["bob", "eve"]), ("use", ["ann", "eve"])])

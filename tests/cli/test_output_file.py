@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,16 @@ def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_json(file, {"b": object()})
     assert json.loads(file.read_text()) == {"a": 1}
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_two_writers_of_a_file_leave_the_content_of_one(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    documents = [[number] * 20_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            [*pool.map(lambda document: write_json(file, document), documents)]
+            assert json.loads(file.read_text()) in documents
     assert [*tmp_path.iterdir()] == [file]
 
 

@@ -161,6 +161,15 @@ def open_identity(store: Path) -> StoreIdentity:
     return read_identity(store)
 
 
+def stored_tokenizer(store: Path) -> str | None:
+    """The fingerprint of the tokenizer of the datastore or live store in a folder; None if it has none.
+
+    Nothing is written. Raises the errors of ``open_identity``.
+    """
+    is_live = has_log(store) or _path(store).exists()
+    return read_identity(store).tokenizer if is_live else read_manifest(store).tokenizer
+
+
 def read_identity(store: Path) -> StoreIdentity:
     """The identity of a store that has a log.
 

@@ -79,11 +79,16 @@ def read_header(path: Path, content: memoryview) -> Header:
     raw = bytes(content[:HEADER_BYTES])
     if not raw.startswith(MAGIC):
         raise Corruption(f"{path} is no file of a write-ahead log; restore it from a copy")
+    version = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 4], "little")
+    if (
+        version != VERSION and len(raw) == HEADER_BYTES
+    ):  # before the checksum, because another version's header may be longer
+        raise Unsupported(
+            f"{path}: log version {version}; this program reads {VERSION}: use the Suffolk that wrote it, or restore it from a copy"
+        )
     if len(raw) < HEADER_BYTES or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
         raise damaged(path, "has a damaged header")
-    _, version, previous, salt, before, _ = _HEADER.unpack(raw)
-    if version != VERSION:
-        raise Unsupported(f"{path}: log version {version}; this program reads {VERSION}: use the Suffolk that wrote it")
+    _, _, previous, salt, before, _ = _HEADER.unpack(raw)
     return Header(previous, before, salt)
 
 

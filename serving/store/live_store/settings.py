@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
-from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.settings import Checked, Count, Threads, Within
 from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
@@ -46,7 +45,7 @@ class LiveSettings(Checked):
     """
 
     durability: Annotated[str, DURABILITIES] = INTERVAL
-    interval: Annotated[float, Within(ABOVE_0, 3600)] = 0.1
+    interval: Annotated[float, Within(0.001, 3600)] = 0.1
     max_tokens: Bound = 0
     max_bytes: Bound = 0
     max_group_tokens: Count = DEFAULT_GROUP_TOKENS

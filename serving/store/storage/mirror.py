@@ -71,9 +71,8 @@ class MirroredDatastore(WatchedDatastore):
         self._closed = True
         if (pulling := self._pulling) is not None:
             pulling.terminate()
-        self._thread.close(
-            CLOSE_SECONDS
-        )  # a request to the URL may take longer; the thread then ends with this process
+        # a request to the URL may take longer; the thread then ends with this process
+        self._thread.close(CLOSE_SECONDS)
         super().close()
 
     def _look(self) -> bool:

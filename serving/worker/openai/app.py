@@ -82,8 +82,8 @@ def build_openai_app(
 
     Raises InvalidArgument: an unknown ``tool_format`` or ``reasoning``.
     """
-    form = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
-    text_form: dict[str, Any] = {"tool_format": form, "marks": find_marks(service.engine.target.tokenizer, reasoning)}
+    found = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
+    text_form: dict[str, Any] = {"tool_format": found, "marks": find_marks(service.engine.target.tokenizer, reasoning)}
     chat_reader, chat_answer = partial(read_chat, **text_form), partial(ChatAnswer, **text_form)
     bodies = LargeBodies()
     chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, chat_reader, chat_answer, bodies)

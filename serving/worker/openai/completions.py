@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.text_stream import TextStream
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
@@ -26,12 +28,13 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
         super().__init__(model, body, runs, tokens)
         self._drops = drops_answer(body)
         self._skips_special = body.skip_special_tokens is not False
-        # by index of the run
-        self._starts = defaultdict[int, int](int)  # length of a prompt that is not echoed: offsets count from its start
-        self._offsets = defaultdict[int, _Offsets](lambda: _Offsets(tokens.stream(self._skips_special)))
+        self._offsets = defaultdict[int, _Offsets](
+            lambda: _Offsets(tokens.stream(self._skips_special))
+        )  # by index of the run
+        self._prompts: dict[bytes, str] = {}  # texts by ids: the choices of a prompt share it
 
     def choice(self, run: TextRun) -> dict[str, Any]:
-        text = self._prompt(run) + ("" if self._drops else run.text)
+        text = self._echoed(run) + ("" if self._drops else run.text)
         logprobs = self._logprobs(run, run.generation.log_probabilities, run.finish, is_first=True, size=len(text))
         choice = _choice(run, text, logprobs, self._finish(run.finish))
         scores = self.prompt_logprobs(run)
@@ -39,8 +42,8 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
 
     def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
         is_first = len(run.pieces) == 1
-        text = (self._prompt(run) if is_first else "") + ("" if self._drops else step.text)
-        size = len(self._prompt(run)) + len(run.text) if step.finish else None
+        text = (self._echoed(run) if is_first else "") + ("" if self._drops else step.text)
+        size = len(self._echoed(run)) + len(run.text) if step.finish else None
         logprobs = self._logprobs(run, step.log_probabilities, step.finish, is_first, size)
         return [_choice(run, text, logprobs, self._finish(step.finish) if step.finish else None)]
 
@@ -54,9 +57,15 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
     def _finish(self, reason: str) -> str:
         return "length" if self._drops else FINISH[reason]
 
-    def _prompt(self, run: TextRun) -> str:
+    def _echoed(self, run: TextRun) -> str:
         """The prompt if ``echo`` is set, else an empty text."""
-        return self.tokens.join(run.generate_call.prompt, self._skips_special) if self.body.echo else ""
+        return self._prompt(run) if self.body.echo else ""
+
+    def _prompt(self, run: TextRun) -> str:
+        ids = np.asarray(run.generate_call.prompt, np.int32)
+        if (key := ids.tobytes()) not in self._prompts:
+            self._prompts[key] = self.tokens.join(ids, self._skips_special)
+        return self._prompts[key]
 
     def _logprobs(
         self, run: TextRun, found: Sequence[LogProbability], finish: str, is_first: bool, size: int | None
@@ -73,9 +82,7 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
         if self.body.echo and is_first:
             first = [int(run.generate_call.prompt[0])]
             shown = [*run.generation.prompt_log_probabilities, *shown]
-        elif is_first:
-            self._starts[run.index] = len(self.tokens.join(run.generate_call.prompt, self._skips_special))
-        start = self._starts[run.index]
+        start = 0 if self.body.echo else len(self._prompt(run))
         tokens, none = [*first, *(each.token for each in shown)], [None] * len(first)
         offsets = self._offsets[run.index].add(tokens)
         return {

@@ -54,7 +54,7 @@ def _grammar(field: str, kind: str, value: Any) -> Grammar | None:
     if kind == "json":
         return Grammar("json_schema", schema_text(_schema(field, value), False, field), field)
     if kind == "json_object":
-        return Grammar("json_object") if value else None
+        return Grammar("json_object", field=field) if value else None
     if kind == "choice":
         return _choice(field, value)
     if kind == "regex":
@@ -98,7 +98,7 @@ def read_grammar(response_format: Mapping[str, Any] | None, name: str = "respons
         return None
     if kind == "json_object":
         own = response_format.get("schema")
-        return Grammar("json_object") if own is None else _schema_grammar(own, f"{name}.schema", False)
+        return Grammar("json_object", field=name) if own is None else _schema_grammar(own, f"{name}.schema", False)
     if kind != "json_schema":
         raise InvalidField("response_format.type", f" is {shown(kind)}; it must be text, json_object or json_schema")
     wrapper = response_format.get("json_schema")

@@ -52,7 +52,7 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
     Raises RefusedGrammar if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
     """
     try:
-        _check_number(schema)
+        _check_pattern_count(schema)
         given = _enforced({name: value for name, value in schema.items() if name != "nullable"}, strict)
         if not isinstance(given, dict):
             raise InvalidArgument("no value fits 'not' of a schema that every value fits; leave it out")
@@ -198,7 +198,7 @@ def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": names, "additionalProperties": False}
 
 
-def _check_number(schema: Any) -> None:
+def _check_pattern_count(schema: Any) -> None:
     """Raises InvalidArgument for more than ``_MOST_PATTERNS`` in all ``patternProperties`` together."""
     count = 0
     waiting = [schema]
@@ -217,14 +217,21 @@ def _check_number(schema: Any) -> None:
 
 
 def _check_patterns(schema: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if ``patternProperties`` match a property too: the grammar would stop inside the property."""
+    """Raises InvalidArgument if ``patternProperties`` match a property too: the grammar would stop inside the property. Also if
+    they are too large to be compared with the properties."""
     names, patterns = schema.get("properties"), schema.get("patternProperties")
     if not isinstance(names, Mapping) or not isinstance(patterns, Mapping) or not names:
         return
     readable = {each: found for each in patterns if (found := _linear(each)) is not None}
-    together = _linear("|".join(f"(?:{each})" for each in readable)) if readable else None
+    if not readable:
+        return
+    together = _linear("|".join(f"(?:{each})" for each in readable))
+    if together is None:
+        raise InvalidArgument(
+            f"a schema has properties beside {len(readable)} patternProperties that are too large together; use shorter patterns"
+        )
     for name in names:
-        if together is not None and together.isinstance_python(name):
+        if together.isinstance_python(name):
             pattern = next((each for each, found in readable.items() if found.isinstance_python(name)), "")
             raise InvalidArgument(
                 f"a schema has the property {name!r}, and patternProperties {pattern!r} match it too; declare it once"

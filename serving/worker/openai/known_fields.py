@@ -63,7 +63,7 @@ def check_extra(
         fields: the fields that the object has, by name. A field of another server may repeat the value of one of these.
         instead: fields that other paths have -> what to use for this object. It counts before ``OTHER``.
     """
-    _check_number(path, len(extra))
+    _check_unknown_count(path, len(extra))
     for name, value in extra.items():
         if value is None or name in IGNORED:
             continue
@@ -89,14 +89,14 @@ def check_names(
     """
     missing = [name for name in names if given.get(name) is None]
     unknown = [name for name, value in given.items() if value is not None and name not in names]
-    _check_number(path, len(unknown))
+    _check_unknown_count(path, len(unknown))
     for name in unknown:
         near = (other or {}).get(name) or meant(name, missing)
         if near in missing:
             raise InvalidField(path + name, f": unknown field; did you mean {near}?")
 
 
-def _check_number(path: str, unknown: int) -> None:
+def _check_unknown_count(path: str, unknown: int) -> None:
     if unknown > _MOST_UNKNOWN:
         raise InvalidField(
             path.removesuffix("."), f": {unknown} unknown fields; the limit is {_MOST_UNKNOWN}; leave them out"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from suffolk.serving.net.http_body import InvalidField, first_invalid, shown
+from suffolk.serving.net.http_body import InvalidField, invalid_field, shown
 from suffolk.serving.worker.openai.bodies import Message
 from suffolk.serving.worker.openai.content import Content, text_of
 from suffolk.serving.worker.openai.known_fields import check_names
@@ -104,7 +104,7 @@ def _message(path: str, item: Item) -> dict[str, Any]:
     try:
         message = MessageItem.model_validate({"role": item.role, "content": item.content})
     except ValidationError as error:
-        _, field, text = first_invalid(error)
+        _, field, text = invalid_field(error)
         raise InvalidField(f"{path}.{field}", f": {text}") from None
     role = "system" if message.role == "developer" else message.role
     return {"role": role, "content": text_of(message.content)}

@@ -34,7 +34,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
         for each in calibration.learned()
     ]
     content = {"suffolk": "calibration", "version": VERSION, "learned": learned}
-    write_atomically(path, (json.dumps(content) + "\n").encode())
+    write_atomically(path, (json.dumps(content) + "\n").encode(), is_shared=True)
 
 
 def read_calibration(path: Path) -> Calibration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -173,6 +174,19 @@ def test_rounding_is_told_from_attention_that_is_ignored(dtype: torch.dtype) -> 
 def without_rows(forward: Any, *args: Any, suffolk_rows: Any = None, **kwargs: Any) -> Any:
     """An attention layer that ignores unknown arguments."""
     return forward(*args, **kwargs)
+
+
+def test_attention_that_gives_no_numbers_is_refused() -> None:
+    model = tiny_model()
+    for layer in model.model.layers:
+        layer.self_attn.forward = partial(with_nan, layer.self_attn.forward)
+    with pytest.raises(Unsupported, match="a draft tree changes its logits by nan"):
+        Target.wrap(model)
+
+
+def with_nan(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    output, *others = forward(*args, **kwargs)
+    return output * (math.nan if kwargs.get("suffolk_rows") is not None else 1), *others
 
 
 def test_a_model_belongs_to_one_target() -> None:

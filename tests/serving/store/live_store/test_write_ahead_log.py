@@ -70,6 +70,13 @@ def test_a_log_of_another_version_is_refused_and_stays(tmp_path: Path, version: 
     assert path.read_bytes() == content
 
 
+def test_a_log_with_another_header_is_refused_by_its_version(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    log_path(tmp_path / "log", 1).write_bytes(MAGIC + (4).to_bytes(4, "little") + bytes(80))
+    with pytest.raises(Unsupported, match="log version 4; this program reads 3"):
+        open_log(tmp_path / "log")
+
+
 def test_only_the_owner_reads_a_log(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     write(log, 1, [1])

@@ -108,8 +108,15 @@ def test_open_makes_a_copy(store: Path, tmp_path: Path, place: str) -> None:
         suffolk.open(place)
     with pytest.raises(InvalidArgument, match="storage takes no appends"):
         suffolk.open(place, append=True)
-    with pytest.raises(InvalidArgument, match="residency has no effect with append; leave it out"):
+    advice = "residency has no effect with append; leave it out, or give append=LiveSettings"
+    with pytest.raises(InvalidArgument, match=advice):
         suffolk.open(store, residency="warm", append=True)
+    with pytest.raises(InvalidArgument, match="watch has no effect with append; leave it out$"):
+        suffolk.open(store, watch=True, append=True)
+    with pytest.raises(InvalidArgument, match="residency has no effect with append; leave it out$"):
+        suffolk.open("grpc://127.0.0.1:1/chat", residency="warm", append=True)
+    with pytest.raises(InvalidArgument, match="append holds settings, and the service has its own"):
+        suffolk.open("grpc://127.0.0.1:1/chat", append=suffolk.LiveSettings())
     with pytest.raises(InvalidArgument, match="only a datastore in storage has one"):
         suffolk.open(store, cache=tmp_path)
     with pytest.raises(NotFound, match="holds no datastore"):

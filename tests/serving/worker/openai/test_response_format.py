@@ -26,7 +26,9 @@ def test_response_formats_become_grammars(target: Target) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "not": {"const": 3}}}, "required": ["a"]}
     assert read_grammar(None) is None
     assert read_grammar({"type": "text"}) is None
-    assert read_grammar({"type": "json_object"}) == Grammar("json_object")
+    anything = read_grammar({"type": "json_object"})
+    assert anything == Grammar("json_object")
+    assert anything.field == "response_format"
     loose = read_grammar({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
     assert loose is not None
     assert Oracle(target, loose).is_whole(tokens_of('{"a": 3}'))
@@ -63,6 +65,9 @@ def test_patterns_take_bounded_time() -> None:
         with pytest.raises(InvalidArgument, match="20[13] patternProperties; the limit is 200; join some by '|'"):
             schema_text({"type": "object", "patternProperties": inner}, True, "schema")
     schema_text({"type": "string", "pattern": r"\x{" * 100_000}, True, "schema")
+    large = {rf"^k{number}_\w{{1,64}}$": {} for number in range(4)}  # each can be read, but not all in one expression
+    with pytest.raises(InvalidArgument, match="properties beside 4 patternProperties that are too large together"):
+        schema_text({"type": "object", "properties": {"k0_a": {}}, "patternProperties": large}, True, "schema")
 
 
 def test_objects_have_only_the_properties_that_they_name(target: Target) -> None:
