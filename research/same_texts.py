@@ -21,7 +21,7 @@ from suffolk.benchmarks.prompts import load_prompts
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.registry import NONE
-from suffolk.serving.decoding.engine.loop import prefill_budget
+from suffolk.serving.decoding.engine.loop import prefill_pace
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.request import Request
@@ -99,7 +99,7 @@ def decode(
 
     With ``options``, requests are drafted and reuse prefixes.
     """
-    prefill_budget.PREFILL_CHUNK = prefill_budget.LEAST_TOKENS = chunk  # type: ignore[attr-defined]  # of its own
+    prefill_pace.PREFILL_CHUNK = prefill_pace.LEAST_TOKENS = chunk  # type: ignore[attr-defined]  # of its own
     capacity = max(map(len, prompts)) + settings[0].max_new_tokens + 80
     loop = StepLoop(target, drafters, VerifyAllPlanner(), slots, capacity, prefix_reuse=options is not None)
     name = "" if drafter == NONE else drafter

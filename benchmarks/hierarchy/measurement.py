@@ -32,7 +32,6 @@ from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     RETRIEVAL,
     TARGET,
     StackLevel,
-    exit_layers,
     level_name,
     require_stack,
 )
@@ -139,7 +138,7 @@ class Measurements:
         seconds: dict[str, float] = {}
         for model, cost in zip(models, self.costs, strict=False):
             seconds[model] = min(float(cost[0]), seconds.get(model, np.inf))
-        layers = {model: exit_layers(model) or 0 for model in seconds}
+        layers = {model: StackLevel(model, 1).exit_layers or 0 for model in seconds}
         slowest = 0.0
         for model in sorted(filter(layers.get, layers), key=layers.__getitem__):
             slowest = seconds[model] = max(slowest, seconds[model])

@@ -72,10 +72,9 @@ class SimulatedDraftModel:
         """Whether the text is read, now or before (``PrefillPolicy``)."""
         size, budget = len(request.tokens), request.budget
         unread = size - self._read.get(request.request_id, 0)
-        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
         share = self._expansion.saving(_DEPTH, budget, 1, size)
         seconds = self._costs.time(unread, 1, size / 2)
-        if not self._prefill.reads(request.request_id, share, seconds, room, budget):
+        if not self._prefill.reads(request.request_id, share, seconds, request.room + 1, budget):
             return False
         if request.request_id not in self._read:
             self._work(seconds, "prefill_seconds")
@@ -85,11 +84,11 @@ class SimulatedDraftModel:
     def _draft(self, request: DraftRequest) -> DraftTree:
         size, budget = len(request.tokens), request.budget
         ahead = self._texts(request.request_id)[size : size + min(_DEPTH, request.max_nodes)]
-        seconds, contexts = self._costs.time(1, 1, size), np.array([size])
+        seconds = self._costs.time(1, 1, size)
         random = np.random.default_rng([self._seed, request.request_id, size])
         tokens: list[int] = []
         while len(tokens) < len(ahead) and (len(tokens) + 1) * seconds <= budget.model_seconds:
-            if not self._expansion.pays(0.8 ** len(tokens), budget.value_seconds, 1, contexts):
+            if not self._expansion.pays(0.8 ** len(tokens), budget.value_seconds, seconds):
                 break
             self._work(seconds, "model_seconds")
             shift = 0 if random.random() < self._right else 17

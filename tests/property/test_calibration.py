@@ -11,6 +11,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator
 from suffolk.serving.decoding.drafters.calibration.confidence import BINS, Reliability
 from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR
+from tests.support.drafters import scored, teach
 from tests.support.drafting_oracle import OracleCalibrator
 
 
@@ -36,14 +37,14 @@ def counted_trees(draw: st.DrawFn) -> DraftTree:
 def test_scores_are_the_oracles_after_any_evidence(rounds: list[tuple[DraftTree, list[int]]], last: DraftTree) -> None:
     calibrator, oracle, expected = Calibrator(PRIOR, 0.9), OracleCalibrator(PRIOR, 0.9), Reliability(0.9)
     for tree, tokens in rounds:
-        calibrator.learn(tree, np.array(tokens, np.int32))
+        teach(calibrator, tree, tokens)
         judged = oracle.learn(tree, tokens)
         expected.add(np.array([chance for chance, _ in judged]), np.array([taken for _, taken in judged]))
     kept = Calibrator(PRIOR, 0.9)
     kept.restore(calibrator.state())
     for tree in (*(tree for tree, _ in rounds), last):
-        scores = calibrator.score(tree).scores
-        assert scores.tolist() == kept.score(tree).scores.tolist()
+        scores = scored(calibrator, tree).scores
+        assert scores.tolist() == scored(kept, tree).scores.tolist()
         assert scores.tolist() == pytest.approx(oracle.score(tree), abs=1e-6)
         above = np.append(scores, np.float32(1))[tree.parents]
         assert np.all((scores >= 0) & (scores <= above))

@@ -122,14 +122,13 @@ def answer(levels: Sequence[StackedLevel], ask: LevelQuery) -> LevelReply:
 
 def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Iterator[tuple[DraftSegment, float]]:
     """Yield every draft that the stack can pass to the target, with its probability, by the production recursion."""
-    recursion = Recursion(levels, vocab, frozenset())
-    calibrator = SegmentCalibrator(retrieval=False)
+    recursion = Recursion(levels, vocab, frozenset(), SegmentCalibrator(retrieval=False), None)
     paths: list[list[int]] = [[]]
     while paths:
         chosen = paths.pop()
         script.begin(chosen)
         text = StackState(0, len(levels))
-        text.begin(DraftRequest(0, np.zeros(1, np.int32), 8, 1, SETTINGS), 3, calibrator, None)
+        text.begin(DraftRequest(0, np.zeros(1, np.int32), 3, 1, SETTINGS))
         going, told = recursion.draft(text), None
         try:
             while True:

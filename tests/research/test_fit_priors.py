@@ -17,7 +17,7 @@ from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLook
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.replay.recording import Recording
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.drafters import tree
+from tests.support.drafters import scored, teach, tree
 
 PRIOR = Prior(constant=-2.0, match=0.4, share=0.9, count=0.2, depth=-0.3)
 
@@ -33,7 +33,7 @@ def test_features_are_those_of_the_calibrator() -> None:
     """In a chain without siblings, each score is the product of the prior's probabilities along the path."""
     chain = counted([5, 6, 7], [-1, 0, 1], [40, 12, 12], 3, 90)
     odds = Evidence(features_of(chain), np.zeros(3, np.bool_), np.zeros(3)).log_odds(PRIOR)
-    assert Calibrator(PRIOR).score(chain).scores == pytest.approx(np.cumprod(probabilities(odds)), rel=1e-5)
+    assert scored(Calibrator(PRIOR), chain).scores == pytest.approx(np.cumprod(probabilities(odds)), rel=1e-5)
 
 
 def test_evidence_is_what_the_calibrator_learns_from() -> None:
@@ -41,7 +41,7 @@ def test_evidence_is_what_the_calibrator_learns_from() -> None:
     for tokens in ([5, 8, 1], [6, 9], [4], [5]):
         evidence = evidence_of(found, np.array(tokens, np.int32))
         calibrator = Calibrator(PRIOR)
-        calibrator.learn(found, np.array(tokens, np.int32))
+        teach(calibrator, found, tokens)
         _, taken, seen = calibrator.reliability.state().reshape(3, BINS).sum(1)
         assert evidence.taken.sum() == taken
         assert evidence.features.shape == (seen, len(TERMS))

@@ -9,7 +9,7 @@ import numpy as np
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
-from suffolk.serving.decoding.drafters.calibration.rescale import add_noise
+from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
@@ -132,10 +132,22 @@ def alone(target: Target, prompt: Sequence[int], settings: SamplingSettings) -> 
 
 
 def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
-    """Return ``tree`` with the scores of ``add_noise``."""
-    drafts = _native.Drafts([[tree]])
-    add_noise(request, drafts, 0, above)
+    """Return ``tree`` with scores reweighted by the request's noise, after ``above`` drafted tokens."""
+    drafts, settings = _native.Drafts([[tree]]), request.settings
+    drafts.reweight(0, len(request.tokens) + above, settings.seed, settings.temperature)
     return drafts.trees[0]
+
+
+def scored(calibrator: Calibrator, tree: DraftTree) -> DraftTree:
+    """Return ``tree`` with the scores of ``calibrator``."""
+    drafts = _native.Drafts([[tree]])
+    _native.score_drafts(drafts, [calibrator.native])
+    return drafts.trees[0]
+
+
+def teach(calibrator: Calibrator, tree: DraftTree, tokens: Sequence[int]) -> None:
+    """Let ``calibrator`` learn from the ``tokens`` that were generated after the root of ``tree``."""
+    _native.learn_drafts([(calibrator.native, _native.Drafts([[tree]]), 0, np.array(tokens, np.int32))])
 
 
 def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, Any]
 """Values of the given options, by name."""
-Take = Callable[["DrafterEntry", Options], Options | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +154,7 @@ class DrafterEntry:
     def taken(self, options: Options) -> Options | None:
         """The part of ``options`` for this drafter; None if there is none. Raises the errors of ``take``."""
         if self.take:
-            take: Take = resolve(self.take)
-            return take(self, options)
+            return resolve(self.take)(self, options)  # type: ignore[no-any-return]
         return self.given(options)
 
     def given(self, options: Options) -> Options | None:

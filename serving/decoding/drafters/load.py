@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
@@ -77,8 +76,10 @@ def make_drafter(
             f"drafter {name} needs a model that is loaded (on the command line: {entry.usage or f'--drafter {name}'})",
         )
     stores = retrievers if isinstance(retrievers, tuple | list) else [retrievers]
-    context = LoadContext(vocab_size, retrievers=stores, limits=limits, calibration=calibration, prefetch=prefetch)
-    return _load(entry, replace(context, models=models), {})
+    context = LoadContext(
+        vocab_size, retrievers=stores, limits=limits, calibration=calibration, prefetch=prefetch, models=models
+    )
+    return _load(entry, context, {})
 
 
 def _load(entry: DrafterEntry, context: LoadContext, options: Options) -> Drafter:

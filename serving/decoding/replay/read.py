@@ -54,9 +54,11 @@ class LogReader:
         Raises:
             InvalidArgument: the record has another form, or is a conversation and the tokenizer has no chat template.
         """
-        exchange = find_exchange(record, place)
-        exchanges = [exchange] if exchange is not None else _turns(find_conversation(record, place))
-        if exchange is None and not exchanges and find_conversation(record, place) is None:
+        if (exchange := find_exchange(record, place)) is not None:
+            exchanges: Sequence[Exchange] = [exchange]
+        elif (conversation := find_conversation(record, place)) is not None:
+            exchanges = _turns(conversation)
+        else:
             fields = ", ".join(sorted(record)[:12]) if isinstance(record, dict) else f"a JSON {type(record).__name__}"
             raise InvalidArgument(
                 f"{place}: no recording, no request with its response, and no conversation; the line has {fields or 'no fields'}"
@@ -120,10 +122,8 @@ class LogReader:
         self.left_out[reason] += 1
 
 
-def _turns(conversation: Conversation | None) -> Sequence[Exchange]:
+def _turns(conversation: Conversation) -> Sequence[Exchange]:
     """Each answer of a conversation, with the preceding messages."""
-    if conversation is None:
-        return []
     messages, tools = conversation.messages, conversation.tools
     return [
         Exchange(Conversation(messages[:number], tools), (ExchangeReply(message, "stop"),))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
@@ -21,7 +22,6 @@ from suffolk.serving.decoding.engine.loop.draft_stats import split_seconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     Drafter,
     DraftRequest,
-    checked_trees,
     model_sources,
     only_from,
     tree_of,
@@ -170,7 +170,7 @@ class Replayer:
         own, models, prefill = split_seconds(before, self.drafter.stats(), seconds)
         if self._draft_seconds is not None:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
-        [proposal] = checked_trees([proposal], state.recording.vocab_size, [self._max_nodes])
+        [proposal] = _native.checked_trees([proposal], state.recording.vocab_size, [self._max_nodes])
         state.result.stats.draft_calls += 1
         state.result.stats.drafted.add_tree("proposed", proposal)
         tree = cut(proposal, room)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
-from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.confidence import Reliability
 
 
@@ -41,22 +40,6 @@ class Calibrator:
     def __init__(self, prior: Prior, decay: float = 0.999) -> None:
         self.native = _native.Calibrator(prior.constant, prior.match, prior.share, prior.count, prior.depth, decay)
         self.reliability = Reliability(native=self.native.reliability)
-
-    def score(self, tree: DraftTree) -> DraftTree:
-        """``tree`` with each node's score replaced by the probability that its path is accepted.
-
-        A child's score is at most its parent's. Raises InvalidArgument if ``tree`` is malformed.
-        """
-        drafts = _native.Drafts([[tree]])
-        _native.score_drafts(drafts, [self.native])
-        return drafts.trees[0]
-
-    def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn from nodes whose parent was accepted. ``tokens``: generated after the tree's root.
-
-        Raises InvalidArgument if ``tree`` is malformed, and then learns nothing.
-        """
-        _native.learn_drafts([(self.native, _native.Drafts([[tree]]), 0, tokens)])
 
     def state(self) -> npt.NDArray[np.float64]:
         """float64[n], the state for ``restore``."""

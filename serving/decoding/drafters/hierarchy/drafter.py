@@ -25,7 +25,7 @@ from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, Stat
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, failure_stats, failures_by_reason
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated, Proposal, datastore_names
-from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
+from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
 Waiting = tuple[StackState, LevelQueries, LevelQuery]
@@ -127,11 +127,12 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         self.cache_bytes = sum(level.cache_bytes for level in self._models)
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self.datastores = tuple(name for source in self._sources for name in datastore_names(source))
-        self._recursion = Recursion(self._levels, vocab_size, eos_ids)
-        self._batcher = LevelBatcher(self._levels, self._recursion, self.failures)
         self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
         self._rounds = RoundPolicy([level.costs for level in self._models])
+        policy = self._rounds if thrifty else None
+        self._recursion = Recursion(self._levels, vocab_size, eos_ids, self._calibrator, policy)
+        self._batcher = LevelBatcher(self._levels, self._recursion, self.failures)
         self._prefill = PrefillPolicy()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
@@ -140,8 +141,8 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         ready = [
             state for state in states if state is not None and self._fits(state) and self._reads(state, len(requests))
         ]
-        budgets = [PrefillBudget() for _ in self._models]
-        self._draft([state for state in ready if self._is_up_to_date(state, budgets)])
+        left = [PREFILL_CHUNK] * len(self._models)
+        self._draft([state for state in ready if self._is_up_to_date(state, left)])
         return [
             DraftTree.empty()
             if state is None
@@ -192,9 +193,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
             if not self._has_slot():
                 return None
             state = self._states[request.request_id] = StackState(self._free.pop(), len(self._levels))
-        state.begin(
-            request, min(request.max_nodes, request.room), self._calibrator, self._rounds if self._thrifty else None
-        )
+        state.begin(request)
         return state
 
     def _fits(self, state: StackState) -> bool:
@@ -216,18 +215,22 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         if not (self._thrifty and self._models):
             return True
         request, size = state.request, len(state.request.tokens)
-        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
         share = self._rounds.saving(self._levels[-1].tokens, request.budget, requests, size)
-        return self._prefill.reads(request.request_id, share, self._rounds.prefill_seconds(size), room, request.budget)
+        seconds = self._rounds.prefill_seconds(size)
+        return self._prefill.reads(request.request_id, share, seconds, request.room + 1, request.budget)
 
-    def _is_up_to_date(self, state: StackState, budgets: Sequence[PrefillBudget]) -> bool:
-        """Read pending text within each level's budget. Returns whether every level has read it, except for its last tokens."""
+    def _is_up_to_date(self, state: StackState, left: list[int]) -> bool:
+        """Read pending text. Returns whether every level has read it, except for its last tokens.
+
+        ``left``: how many tokens each level may still read in this step, which the call updates.
+        """
         tokens, is_up_to_date = state.request.tokens, True
-        for level, budget in zip(self._models, budgets, strict=True):
+        for at, level in enumerate(self._models):
             pending = level.pending(state.slot, tokens)
             if pending <= LEFT_OVER:
                 continue
-            if size := budget.take(pending - 1):
+            if size := min(pending - 1, left[at]):
+                left[at] -= size
                 begin = time.perf_counter()
                 level.read(state.slot, tokens, size)
                 self._prefill_seconds += time.perf_counter() - begin

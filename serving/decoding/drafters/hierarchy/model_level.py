@@ -54,13 +54,12 @@ class ModelLevel:
         """The number of ``tokens`` that are not read yet."""
         return len(tokens) - self._shared(slot, tokens)
 
-    def read(self, slot: int, tokens: Ids, most: int = PREFILL_CHUNK) -> int:
-        """Read up to ``most`` pending tokens, but not the last one. Returns the number of tokens left."""
+    def read(self, slot: int, tokens: Ids, most: int = PREFILL_CHUNK) -> None:
+        """Read up to ``most`` pending tokens, but not the last one."""
         begin = self._shared(slot, tokens)
         end = min(len(tokens) - 1, begin + most)
         self._forward([slot], [tokens[:end]], [begin], [1])
         self.model.synchronize()
-        return len(tokens) - 1 - end
 
     def seconds_of(
         self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]

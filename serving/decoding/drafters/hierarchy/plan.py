@@ -13,13 +13,7 @@ from suffolk.datastore.checks import whole_within
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.level import Level
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
-from suffolk.serving.decoding.drafters.hierarchy.rounds import (
-    Floats,
-    expected_rounds,
-    expected_rounds_of,
-    gain_distribution,
-    renewals,
-)
+from suffolk.serving.decoding.drafters.hierarchy.rounds import Floats, expected_rounds, gain_distribution, renewals
 
 DEPTH = 15
 """The bound of draft lengths in "Fast Inference via Hierarchical Speculative Decoding", below called the paper."""
@@ -252,7 +246,7 @@ def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
             passes[drafter] = 1 / np.cumsum(reach)[1:]
         else:
             within_draft = np.tril(np.broadcast_to(reach, (depth, depth + 1)), 1)  # row l - 1: a draft of l tokens
-            rounds[:, verifier, drafter] = expected_rounds_of(gain_distribution(within_draft), depth).T
+            rounds[:, verifier, drafter] = np.cumsum(renewals(gain_distribution(within_draft), depth), axis=-1).T
     return rounds, passes
 
 

@@ -35,7 +35,7 @@ from suffolk.serving.decoding.drafters.neural.coupled_sampling import needs_dist
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Proposal, SampledChain
-from suffolk.serving.decoding.engine.policy.acceptance_model import CandidateAcceptance
+from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 from suffolk.serving.decoding.engine.policy.constants import MEMORY, SHARE_PRIOR
 from suffolk.serving.decoding.engine.policy.expansion_policy import saved_share
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -101,7 +101,7 @@ class RoundPolicy:
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: costs of the passes, for each level that is a model."""
         self._costs = costs
-        self._acceptance = CandidateAcceptance(SHARE_PRIOR)
+        self._acceptance = Estimate(SHARE_PRIOR)
         self._seconds = self._tokens = self._rounds = 0.0
 
     def pays(self, value: float, value_seconds: float) -> bool:
@@ -130,7 +130,8 @@ class RoundPolicy:
         taken = self._seconds / self._rounds if self._rounds else 0.0
         taken = taken or sum(each.time(requests, requests, float(context)) for each in self._costs) / requests
         seconds = taken + depth * budget.row_seconds
-        return saved_share(self._acceptance.chain(depth)[-1:], seconds / budget.token_seconds, budget)
+        accepted = np.cumsum(self._acceptance.value ** np.arange(1, depth + 1))[-1:]
+        return saved_share(accepted, seconds / budget.token_seconds, budget)
 
     def prefill_seconds(self, tokens: int) -> float:
         """Expected seconds to prefill ``tokens`` tokens in all levels."""
@@ -160,22 +161,11 @@ class StackState:
         self.room = self.rounds = 0
         self.segment = EMPTY_SEGMENT
         self.is_cut = False
-        self._calibrator: SegmentCalibrator | None = None
-        self._policy: RoundPolicy | None = None
 
-    def begin(
-        self, request: DraftRequest, room: int, calibrator: SegmentCalibrator, policy: RoundPolicy | None
-    ) -> None:
-        """Begin a step. ``policy`` decides whether a further round is worth its time; None to make all rounds."""
-        self.request, self.room, self.rounds, self.segment, self.is_cut = request, room, 0, EMPTY_SEGMENT, False
-        self._calibrator, self._policy = calibrator, policy
-
-    def goes_on(self, segment: DraftSegment) -> bool:
-        """Whether the top level should make another round after ``segment``."""
-        if self._policy is None or self._calibrator is None:
-            return True
-        value = float(self._calibrator.scores(segment, self.request.settings)[-1])
-        return self._policy.pays(value, self.request.budget.value_seconds)
+    def begin(self, request: DraftRequest) -> None:
+        """Begin a step."""
+        self.request, self.room = request, min(request.max_nodes, request.room)
+        self.rounds, self.segment, self.is_cut = 0, EMPTY_SEGMENT, False
 
 
 class Recursion:
@@ -185,9 +175,22 @@ class Recursion:
         common_vocab: the number of ids that all levels can read and draft.
     """
 
-    def __init__(self, levels: Sequence[StackedLevel], vocab_size: int, eos_ids: frozenset[int]) -> None:
-        """``vocab_size``: the target's. ``eos_ids``: the target's tokens that end a text."""
+    def __init__(
+        self,
+        levels: Sequence[StackedLevel],
+        vocab_size: int,
+        eos_ids: frozenset[int],
+        calibrator: SegmentCalibrator,
+        policy: RoundPolicy | None,
+    ) -> None:
+        """
+        Args:
+            vocab_size: the target's.
+            eos_ids: the target's tokens that end a text.
+            policy: decides whether a further round is worth its time; None to make all rounds.
+        """
         self._levels, self._vocab_size, self._eos_ids = levels, vocab_size, eos_ids
+        self._calibrator, self._policy = calibrator, policy
         models = [level.model.vocab_size for level in levels if isinstance(level, ModelLevel)]
         self.common_vocab = min(vocab_size, *models) if models else vocab_size
 
@@ -206,7 +209,7 @@ class Recursion:
         segment = EMPTY_SEGMENT
         is_top = at == len(self._levels) - 1
         while len(segment) < min(level.tokens, room):
-            if is_top and len(segment) and not state.goes_on(segment):
+            if is_top and len(segment) and not self._goes_on(state, segment):
                 break
             here = path + segment.tokens
             draft = (yield from self._draft_level(state, at - 1, here)) if at else EMPTY_SEGMENT
@@ -237,6 +240,13 @@ class Recursion:
         if uniforms is None:
             uniforms = state.uniforms[at] = FreshUniforms(settings.seed, at + 1, logits.device)
         return speculative_sample(sampler, uniforms, state.request, path, draft, logits, self._vocab_size)
+
+    def _goes_on(self, state: StackState, segment: DraftSegment) -> bool:
+        """Whether the top level should make another round after ``segment``."""
+        if self._policy is None:
+            return True
+        value = float(self._calibrator.scores(segment, state.request.settings)[-1])
+        return self._policy.pays(value, state.request.budget.value_seconds)
 
     def _is_end(self, state: StackState, token: int) -> bool:
         return token in self._eos_ids and not state.request.settings.ignore_eos

@@ -62,17 +62,12 @@ class StackLevel:
 
     @property
     def exit_layers(self) -> int | None:
-        """See ``exit_layers``."""
-        return exit_layers(self.name)
+        """N for the level name exit-N; None for other names."""
+        found = _EXIT.fullmatch(self.name)
+        return None if found is None else int(found[1])
 
     def __str__(self) -> str:
         return f"{level_name(self.name, self.temperature)}:{self.tokens}"
-
-
-def exit_layers(name: str) -> int | None:
-    """N for the level name exit-N; None for other names."""
-    found = _EXIT.fullmatch(name)
-    return None if found is None else int(found[1])
 
 
 def level_name(name: str, temperature: float | None) -> str:

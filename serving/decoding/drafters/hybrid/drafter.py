@@ -20,7 +20,7 @@ from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, Ga
 from suffolk.serving.decoding.drafters.registry import neural_bits
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, ScaledDrafts, merge_all
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, ScaledDrafts
 from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
@@ -130,7 +130,7 @@ class HybridDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         most = [each.max_nodes for each in requests]
         parts = self._retrieve(requests, most)
-        trees = merge_all(parts, most)
+        trees: Sequence[DraftTree] = _native.merge(parts, most)
         if not self._models:
             return trees
         trees, places = list(trees), range(len(requests))
@@ -139,12 +139,11 @@ class HybridDrafter:
             more = model.add(requests, trees)
             if any(more):
                 parts.append(ScaledDrafts(_native.Drafts(more), places, [1.0] * len(requests)))
-                trees = list(merge_all(parts, most))
+                trees = list(_native.merge(parts, most))
         if self._explanation is not None:
-            for number in (request.request_id for request in requests):
-                self._explanation.add(
-                    {each.name: each.decisions[number] for each in self._models if number in each.decisions}
-                )
+            for model in self._models:
+                for decision in model.decisions.values():
+                    self._explanation.add(model.name, decision)
         return trees
 
     def _retrieve(self, requests: Sequence[DraftRequest], most: Sequence[int]) -> list[ScaledDrafts]:
@@ -233,12 +232,11 @@ class HybridDrafter:
 
 def load_datastores(context: LoadContext, options: Options) -> RetrievalSource | HybridDrafter:
     """A drafter that searches all datastores of ``context``. Raises InvalidArgument if there are none."""
-    calibration = context.calibration or Calibration()
-    sources = _datastores(context, "datastore", calibration)
-    texts = request_texts(replace(context, calibration=calibration))
+    context = replace(context, calibration=context.calibration or Calibration())
+    sources, texts = _datastores(context, "datastore"), request_texts(context)
     if len(sources) == 1:
         return WithRequestTexts(sources[0], texts)
-    return HybridDrafter([*sources, *texts], calibration=calibration)
+    return HybridDrafter([*sources, *texts], calibration=context.calibration)
 
 
 def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
@@ -246,17 +244,17 @@ def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
 
     Raises InvalidArgument if there are neither datastores nor models.
     """
-    calibration = context.calibration or Calibration()
-    sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid", calibration)
+    context = replace(context, calibration=context.calibration or Calibration())
+    sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid")
     texts: list[RetrievalSource] = [
-        PromptLookupDrafter(context.vocab_size, context.limits, calibration),
-        *request_texts(replace(context, calibration=calibration)),
+        PromptLookupDrafter(context.vocab_size, context.limits, context.calibration),
+        *request_texts(context),
         *sources,
     ]
-    return HybridDrafter(texts, context.models, calibration, context.vocab_size)
+    return HybridDrafter(texts, context.models, context.calibration, context.vocab_size)
 
 
-def _datastores(context: LoadContext, name: str, calibration: Calibration) -> list[RetrievalSource]:
+def _datastores(context: LoadContext, name: str) -> list[RetrievalSource]:
     if not context.retrievers:
         raise InvalidArgument(
             f"drafter {name} needs a datastore; open one (on the command line: --datastore PATH or grpc://HOST:PORT/NAME)",
@@ -265,6 +263,6 @@ def _datastores(context: LoadContext, name: str, calibration: Calibration) -> li
         if not hasattr(store, "draft_batch"):
             raise InvalidArgument(f"drafter {name}: {store!r} is not a datastore; open it first, with suffolk.open")
     return [
-        DatastoreDrafter(store, context.vocab_size, context.limits, calibration, context.prefetch)
+        DatastoreDrafter(store, context.vocab_size, context.limits, context.calibration, context.prefetch)
         for store in context.retrievers
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from suffolk.serving.decoding.engine.policy.draft_gate import GateDecision
@@ -27,13 +26,12 @@ class Explanation:
 
     sums: dict[str, dict[bool, _Sum]] = field(default_factory=dict)
 
-    def add(self, decisions: Mapping[str, GateDecision]) -> None:
-        """Add the decisions of one step: neural drafter -> its gate's decision."""
-        for name, decision in decisions.items():
-            found = self.sums.setdefault(name, {True: _Sum(), False: _Sum()})[decision.run and not decision.declined]
-            found.steps += 1
-            found.gain += decision.gain
-            found.cost += decision.cost
+    def add(self, name: str, decision: GateDecision) -> None:
+        """Add a decision of the gate of the neural drafter ``name``."""
+        found = self.sums.setdefault(name, {True: _Sum(), False: _Sum()})[decision.run]
+        found.steps += 1
+        found.gain += decision.gain
+        found.cost += decision.cost
 
     def lines(self) -> list[str]:
         """For each neural drafter: the steps in which it drafted or was left out, with the mean expected gain and cost."""

@@ -54,7 +54,7 @@ class GatedDrafter:
         drafter: the drafter.
         name: the drafter's name.
         failures: drafts lost to errors.
-        decisions: decisions of the last step, by request.
+        decisions: decisions of the last step, by request. ``run`` becomes False if the drafter returns no draft.
         seconds: time of its drafts and errors, without prefill.
     """
 
@@ -157,7 +157,7 @@ class GatedDrafter:
             self._gate.added.learn(request.budget.expected, 0, 0)
         for request, tree in zip(queries, found, strict=True):
             if not tree:
-                self.decisions[request.request_id] = replace(self.decisions[request.request_id], declined=True)
+                self.decisions[request.request_id] = replace(self.decisions[request.request_id], run=False)
         return drafts
 
     def _propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree | None]:

@@ -15,7 +15,6 @@ from suffolk.serving.decoding.drafters.neural.coupled_sampling import drafter_sa
 from suffolk.serving.decoding.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
-from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
 
@@ -55,20 +54,12 @@ class DraftState:
         self._draft_probs = np.empty(0, np.float64)
         self._cached_nodes: list[int] = []  # in the order of their rows
 
-    def read(self, budget: PrefillBudget) -> TreeLayout:
-        """Take pending tokens, as many as ``budget`` allows, and return the rows of a pass over them."""
+    def read(self, most: int) -> TreeLayout:
+        """Take up to ``most`` pending tokens, and return the rows of a pass over them."""
         begin = len(self.request.tokens) - self.pending
-        size = budget.take(self.pending)
+        size = min(self.pending, most)
         self.pending -= size
         return chain(self.request.tokens[begin : begin + size].astype(np.int64))
-
-    @staticmethod
-    def root() -> Ints:
-        return np.array([ROOT], np.int64)
-
-    def depths_below(self, nodes: Ints) -> Ints:
-        """The depth of the children of ``nodes``."""
-        return np.where(nodes < 0, 0, self.tree.depths[nodes] if len(self.tree) else 0) + 1
 
     def expand(self, nodes: Ints, tokens: Ints, draft_probs: Floats, chances: Floats) -> None:
         """See ``GrowingTree.expand``. ``draft_probs`` are the drafter's uncalibrated probabilities."""
@@ -136,7 +127,7 @@ def add_children(
     for draft, each in zip(drafts, nodes, strict=True):
         part = slice(begin, begin + len(each))
         begin += len(each)
-        depths = draft.depths_below(each)[:, None]
+        depths = draft.tree.depths_below(each)[:, None]
         chances = confidence.chances(draft_probs[part], depths, draft.sampled)
         draft.expand(each, tokens[part], draft_probs[part], chances)
 

@@ -35,15 +35,18 @@ class GrowingTree:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
-        """Add the children of ``nodes`` (``ROOT`` for the root). Returns the indices of the children, int64[w * k].
+    def depths_below(self, nodes: Ints) -> Ints:
+        """The depth of the children of ``nodes``."""
+        return np.where(nodes < 0, 0, self.depths[nodes] if len(self) else 0) + 1
+
+    def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> None:
+        """Add the children of ``nodes`` (``ROOT`` for the root).
 
         ``tokens``: int64[w, k], the children of each node. ``chances``: float64[w, k], their conditional acceptance probabilities.
         The chances of one parent's children are scaled down if their sum exceeds 1.
         """
-        size, (_, width) = len(self), tokens.shape
-        above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)
-        level = np.where(nodes < 0, 0, self.depths[nodes] if size else 0) + 1
+        width, level = tokens.shape[1], self.depths_below(nodes)
+        above = np.where(nodes < 0, 1.0, self.values[nodes] if len(self) else 1.0)
         shares = chances / np.maximum(1.0, chances.sum(1, keepdims=True))
         self.expanded[nodes[nodes >= 0]] = True
         self.tokens = np.concatenate([self.tokens, tokens.ravel()])
@@ -51,7 +54,6 @@ class GrowingTree:
         self.depths = np.concatenate([self.depths, np.repeat(level, width)])
         self.values = np.concatenate([self.values, (above[:, None] * shares).ravel()])
         self.expanded = np.concatenate([self.expanded, np.zeros(tokens.size, np.bool_)])
-        return np.arange(size, len(self))
 
     def best_leaves(self, count: int, max_depth: int, deepest: bool = False, kept: int | None = None) -> Ints:
         """int64[k], up to ``count`` leaves of the highest values, in ascending order of index. Leaves of value NaN are skipped.

@@ -17,12 +17,12 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
 from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, DraftState, StatefulDrafter, add_children
-from suffolk.serving.decoding.drafters.neural.growing_tree import Ints
+from suffolk.serving.decoding.drafters.neural.growing_tree import ROOT, Ints
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.engine.costs.draft_budget import mean_value
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
-from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
@@ -108,9 +108,12 @@ class TreeDrafter(StatefulDrafter[DraftState]):
 
     def _read(self, states: Sequence[DraftState]) -> list[DraftState]:
         """Read pending tokens within one budget. Texts that are read to their end get their first nodes, and are returned."""
-        budget = PrefillBudget()
-        parts = [(state, rows) for state in states if len(rows := state.read(budget))]
-        reading, layouts = [state for state, _ in parts], [rows for _, rows in parts]
+        left, reading, layouts = PREFILL_CHUNK, list[DraftState](), list[TreeLayout]()
+        for state in states:
+            if len(rows := state.read(left)):
+                left -= len(rows)
+                reading.append(state)
+                layouts.append(rows)
         ready = [state for state in states if not state.pending]
         contexts, begin = self._contexts(reading), time.perf_counter()
         logits = self._read_text(reading, layouts, ready)
@@ -120,7 +123,7 @@ class TreeDrafter(StatefulDrafter[DraftState]):
             self._prefill_seconds += seconds
         elif reading:
             self._expansion.learn_cost(sum(map(len, layouts)), contexts, seconds)
-        add_children(ready, [state.root() for state in ready], logits, self._bounds.children, self._confidence)
+        add_children(ready, [np.array([ROOT])] * len(ready), logits, self._bounds.children, self._confidence)
         return ready
 
     def _extend(self, states: Sequence[DraftState], most_seconds: float) -> tuple[list[DraftState], int]:
@@ -168,14 +171,14 @@ class TreeDrafter(StatefulDrafter[DraftState]):
 
 
 class ModelTreeDrafter(TreeDrafter):
-    """Grows trees with a causal language model. Not thread-safe."""
+    """Grows trees with the causal language model ``model``. Not thread-safe."""
 
     def __init__(
         self, model: Target, vocab_size: int, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0
     ) -> None:
         """``vocab_size``: the target's; other ids are not drafted. ``label``, ``slots``: as in ``StatefulDrafter``."""
         super().__init__(bounds, expansion, label, slots)
-        self._model = model
+        self.model = model
         self._vocab_size = min(vocab_size, model.vocab_size)
 
     def _read_text(
@@ -192,7 +195,7 @@ class ModelTreeDrafter(TreeDrafter):
 
     def _forward(self, states: Sequence[DraftState], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
         slots = [state.slot for state in states]
-        logits = self._model.forward(self._cache, slots, layouts, wanted).logits[:, : self._vocab_size]
-        self._model.synchronize()
+        logits = self.model.forward(self._cache, slots, layouts, wanted).logits[:, : self._vocab_size]
+        self.model.synchronize()
         self._passes += 1
         return logits

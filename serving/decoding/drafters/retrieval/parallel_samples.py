@@ -69,7 +69,9 @@ class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
             if request.options.remember:
                 self._follow(request)
         self._scorer.begin(requests)
-        return self._scorer.score(requests, _native.Drafts([self._draft(request) for request in requests]))
+        trees = [self._look_up(request, NO_TOKENS) for request in requests]
+        self._calls += sum(map(len, trees))
+        return self._scorer.score(requests, _native.Drafts(trees))
 
     def release(self, request_id: int) -> None:
         key = self._kept.get(request_id)
@@ -90,40 +92,24 @@ class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
 
     def _follow(self, request: DraftRequest) -> None:
         """Bring the request's text up to date."""
-        number, samples = request.request_id, self._samples(request)
-        if number not in samples.running:
+        number = request.request_id
+        if number not in self._kept:
+            key = self._kept[number] = request.options.tenant, request.tokens[: request.prompt_tokens].tobytes()
+            samples = self._prompts.setdefault(key, _Samples(ParallelTexts(self._vocab_size, SOURCE)))
             samples.running[number] = max(0, request.prompt_tokens - self._limits.max_match)
+        samples = self._prompts[self._kept[number]]
         samples.texts.follow(number, request.tokens[samples.running[number] :])
 
-    def _samples(self, request: DraftRequest) -> _Samples:
-        key = self._kept.get(request.request_id)
-        if key is None:
-            key = (request.options.tenant, request.tokens[: request.prompt_tokens].tobytes())
-            self._kept[request.request_id] = key
-            self._prompts.setdefault(key, _Samples(ParallelTexts(self._vocab_size, SOURCE)))
-        return self._prompts[key]
-
-    def _others(self, request: DraftRequest) -> ParallelTexts | None:
-        """The texts of the request's prompt; None if there is no other text."""
-        key = self._kept.get(request.request_id)
-        texts = None if key is None else self._prompts[key].texts
-        return texts if texts is not None and len(texts) > 1 else None
-
-    def _draft(self, request: DraftRequest) -> list[DraftTree]:
-        if self._others(request) is None:
-            return []
-        self._calls += 1
-        return [self._look_up(request, NO_TOKENS)]
-
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
-        if self._others(request) is None:
-            return DraftTree.empty()
-        drafts = _native.Drafts([[self._look_up(request, path)]])
-        return self._scorer.score([request], drafts, [path]).trees[0]
+        trees = self._look_up(request, path)
+        return self._scorer.score([request], _native.Drafts([trees]), [path]).trees[0] if trees else DraftTree.empty()
 
-    def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
-        texts, limits = self._others(request), self._limits
-        assert texts is not None
+    def _look_up(self, request: DraftRequest, path: Ids) -> list[DraftTree]:
+        """The tree after the request's text with ``path`` appended; none if the request's prompt has no other text."""
+        key, limits = self._kept.get(request.request_id), self._limits
+        texts = None if key is None else self._prompts[key].texts
+        if texts is None or len(texts) < 2:
+            return []
         context = np.concatenate([request.tokens[-limits.max_match :], path])
         bounds = limits.max_match, limits.min_match, limits.max_depth, nodes_wanted(request)
-        return texts.draft(request.request_id, context, *bounds)
+        return [texts.draft(request.request_id, context, *bounds)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class PredictionDrafter(TextSource["PredictionAlignment"]):
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
         if request.prediction is None:
             return DraftTree.empty()
-        alignment = self._kept[request.request_id].copy()
+        alignment = copy(self._kept[request.request_id])  # its arrays and lists are replaced, never changed
         alignment.append(path.tolist())
         drafts = _native.Drafts([[_chain(alignment, request.max_nodes)]])
         return self._scorer.score([request], drafts, [path]).trees[0]
@@ -105,13 +106,6 @@ class PredictionAlignment:
         self.prediction = prediction
         self.size = self.position = self.matched = self.anchor = 0
         self._suffix: list[int] = []
-
-    def copy(self) -> PredictionAlignment:
-        """An independent alignment of the same text."""
-        other = PredictionAlignment(self.prediction)
-        other.size, other.position, other.matched, other.anchor = self.size, self.position, self.matched, self.anchor
-        other._suffix = self._suffix.copy()
-        return other
 
     def append(self, tokens: Iterable[int]) -> None:
         """Move along the next ``tokens`` of the text."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from suffolk.datastore import _native
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
-from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, add_noise, knows_noise
+from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, knows_noise
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Generated
 
 Ids = npt.NDArray[np.int32]
@@ -69,7 +69,9 @@ class RetrievalScorer:
     ) -> _native.Drafts:
         """Calibrate the scores of ``drafts`` in place, one entry for each of ``requests``. Returns ``drafts``.
 
-        Scores are reweighted by the target's noise if it is known. The trees are kept until ``observe``.
+        Scores are reweighted by the target's noise if it is known (csrc/drafting/noise_reweighting.h). The scores of siblings may
+        then add up to more than their parent's score. Measured gain: 4.1 % more tokens per pass for the datastore at temperature 1
+        (docs/design/measured-drafting.md). The trees are kept until ``observe``.
 
         Args:
             paths: for each entry, the tokens that were appended to the request's text; None for no tokens.
@@ -86,8 +88,9 @@ class RetrievalScorer:
         _native.score_drafts(drafts, [each.native for each in calibrators])
         between = paths or [NO_TOKENS] * len(requests)
         for at, (request, path) in enumerate(zip(requests, between, strict=True)):
-            if knows_noise(request.settings):
-                add_noise(request, drafts, at, len(path))
+            settings = request.settings
+            if knows_noise(settings):
+                drafts.reweight(at, len(request.tokens) + len(path), settings.seed, settings.temperature)
         for at, (request, calibrator, path) in enumerate(zip(requests, calibrators, between, strict=True)):
             self._kept[request.request_id].append(_Kept(calibrator, drafts, at, path))
         return drafts

@@ -25,7 +25,7 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     Raises:
         InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.
     """
-    return merge_all([ScaledDrafts(_native.Drafts([trees]), [0], [1.0])], [max_nodes])[0]
+    return _native.merge([ScaledDrafts(_native.Drafts([trees]), [0], [1.0])], [max_nodes])[0]
 
 
 class ScaledDrafts(NamedTuple):
@@ -34,11 +34,6 @@ class ScaledDrafts(NamedTuple):
     drafts: _native.Drafts
     places: Sequence[int]
     factors: Sequence[float]
-
-
-def merge_all(parts: Sequence[ScaledDrafts], max_nodes: Sequence[int]) -> Sequence[DraftTree]:
-    """``merge`` of the trees of all ``parts``: a tree for each entry of ``max_nodes``. Raises the errors of ``merge``."""
-    return _native.merge(parts, max_nodes)
 
 
 def as_drafts(trees: Sequence[Sequence[DraftTree]]) -> _native.Drafts:
@@ -52,7 +47,7 @@ class RetrievalSource(Drafter, Protocol):
 
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[DraftTree]:
         found, size = as_drafts(self.draft(requests)), len(requests)
-        return merge_all([ScaledDrafts(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])
+        return _native.merge([ScaledDrafts(found, range(size), [1.0] * size)], [each.max_nodes for each in requests])
 
     def draft(self, requests: Sequence[DraftRequest]) -> Sequence[Sequence[DraftTree]]:
         """The trees of each request with calibrated scores: parents before children, not sorted by score.

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from suffolk.serving.decoding.engine.costs.cost_model import SIZES, CostModel, Point, Sample
-from suffolk.serving.decoding.engine.model.kv_cache import KVCache, SlabLayer
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.passes import Passes
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_layout import chain
@@ -25,13 +25,11 @@ _NEEDED = 3
 _WARM_UPS = 6
 
 
-def measure(target: Target, slots: int = 1, budget: float | None = None, passes: str = "auto") -> CostModel:
-    """Measure up to a dozen points with one request, or with ``slots`` (at most 16), each at least twice, for ``budget`` seconds.
+def measure(target: Target, slots: int = 1, passes: str = "auto") -> CostModel:
+    """Measure up to a dozen points with one request, or with ``slots`` (at most 16), each at least twice, for ``QUICK_SECONDS``.
 
-    The default of ``budget`` is ``QUICK_SECONDS``. If two rounds take more than four times the budget, only the first points are
-    measured, at least three.
+    If two rounds take more than four times as long, only the first points are measured, at least three.
     """
-    budget = QUICK_SECONDS if budget is None else budget
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
     sizes = [size for size in SIZES if size < limit]
     context = max(1, min(_CONTEXT, limit - sizes[-1]))
@@ -40,7 +38,7 @@ def measure(target: Target, slots: int = 1, budget: float | None = None, passes:
         points.insert(2, (1, batch, context))
     if (long := min(_LONG_CONTEXT, limit - sizes[-1])) >= 2 * context:
         points[3:3] = [(1, 1, long), (sizes[len(sizes) // 2], 1, long)]
-    return CostModel.fit(time_points(target, points, budget=budget, passes=passes))
+    return CostModel.fit(time_points(target, points, budget=QUICK_SECONDS, passes=passes))
 
 
 def time_points(
@@ -115,7 +113,5 @@ def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
 
 def fill(cache: KVCache) -> None:
     """Set random keys and values, because uninitialised memory may hold denormal numbers, which are slow."""
-    for layer in cache.layers.layers:
-        if isinstance(layer, SlabLayer):
-            layer.keys.normal_()
-            layer.values.normal_()
+    for slab in cache.slabs.values():
+        slab.normal_()

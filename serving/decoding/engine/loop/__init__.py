@@ -1,7 +1,7 @@
 """One decoding step of all running requests, in order. The target is the model whose text is generated.
 
 1. ``Engine`` (engine.py) lets waiting requests take a slot (slots.py), and its thread calls ``StepLoop.step`` (step_loop.py).
-2. ``StepBatch.take`` (step_batch.py) builds the batch. ``PrefillPace`` (prefill_budget.py) says how many prompt tokens are read.
+2. ``StepBatch.take`` (step_batch.py) builds the batch. ``PrefillPace`` (prefill_pace.py) says how many prompt tokens are read.
 3. ``Planner.may_draft`` and ``draft_budget`` (policy/planner.py) choose the requests that draft, and limit their drafts.
 4. ``DrafterPool.draft`` (drafter_pool.py) calls each drafter once, by the interface of drafter.py. If one fails, its draft is lost.
 5. ``DrafterPool.permitted`` drops nodes that a grammar forbids. ``Planner.size_trees`` keeps the nodes that are worth their time.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
@@ -110,15 +109,6 @@ Generated = Mapping[int, npt.NDArray[np.int32]]
 def tree_of(proposal: Proposal) -> DraftTree:
     """The tree of a proposal, which is a tree or a ``SampledChain``."""
     return proposal.tree if isinstance(proposal, SampledChain) else proposal
-
-
-def checked_trees(trees: Sequence[DraftTree], vocab_size: int, max_nodes: Sequence[int]) -> list[DraftTree]:
-    """Copies of ``trees``, each cut to its ``max_nodes``, without counts. So a drafter may reuse its arrays after ``propose``.
-
-    Raises:
-        InvalidArgument: a tree is not valid over this vocabulary.
-    """
-    return _native.checked_trees(trees, vocab_size, max_nodes)
 
 
 class Drafter(Protocol):

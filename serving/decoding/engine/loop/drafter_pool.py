@@ -28,7 +28,6 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     PrefetchingDrafter,
     Proposal,
     SampledChain,
-    checked_trees,
     model_sources,
     prefetches,
     tree_of,
@@ -36,7 +35,6 @@ from suffolk.serving.decoding.engine.loop.drafter import (
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.model.tree_layout import select
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 _Value = TypeVar("_Value", bound=np.generic)
@@ -205,7 +203,7 @@ class DrafterPool:
         """Checked copies of ``proposals``. An invalid proposal is a failure of its request, and becomes an empty tree."""
         try:
             given = proposals if isinstance(proposals, _native.Trees) else [tree_of(each) for each in proposals]
-            trees = checked_trees(given, self._vocab_size, [each.max_nodes for each in requests])
+            trees = _native.checked_trees(given, self._vocab_size, [each.max_nodes for each in requests])
             if given is proposals:
                 return [*trees]
             return [
@@ -291,4 +289,4 @@ def permitted_draft(request: Request, proposal: Proposal) -> Proposal:
     if isinstance(proposal, SampledChain) and not allowed.all():
         size = int(np.argmin(allowed)) + 1
         return SampledChain(tree.head(size), proposal.distributions[:size])
-    return proposal if isinstance(proposal, SampledChain) else select(tree, allowed)
+    return proposal if isinstance(proposal, SampledChain) else tree.where(allowed)

@@ -14,7 +14,7 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import Proposal, SampledChain, only_from, tree_of
 from suffolk.serving.decoding.engine.loop.drafter_pool import Draft, DrafterPool
-from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget, PrefillPace
+from suffolk.serving.decoding.engine.loop.prefill_pace import PrefillPace
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.slots import Slots
 from suffolk.serving.decoding.engine.loop.stats import Clock, LoopStats
@@ -46,11 +46,6 @@ class BatchEntry:
     proposal: Proposal
     candidate: DraftCandidate | None
     whole_draft: Proposal | None = None
-
-    @property
-    def reading(self) -> bool:
-        """Whether no row needs logits."""
-        return not self.wanted
 
     @property
     def has_draft(self) -> bool:
@@ -109,12 +104,13 @@ class StepBatch:
         entries: list[BatchEntry] = []
         cached = self._cache.lengths[[request.slot for request in requests]].tolist()
         decoding = [each for each, kept in zip(requests, cached, strict=True) if _decodes(each, kept)]
-        budget = PrefillBudget(self._pace.tokens(len(decoding)))
+        left = self._pace.tokens(len(decoding))
         for request, kept in zip(requests, cached, strict=True):
             if not _decodes(request, kept) and not self._slots.awaits_prefix(request):
                 begin = int(self._cache.lengths[request.slot])
                 pending = request.length - begin
-                if size := budget.take(pending):
+                if size := min(pending, left):
+                    left -= size
                     rows = request.tokens[begin : begin + size].astype(np.int64)
                     wanted = size if request.reads_scored else int(size == pending)
                     entries.append(BatchEntry(request, chain(rows), wanted, NO_TREE, None))

@@ -271,8 +271,7 @@ class StepLoop:
                 entry.candidate.seconds += seconds
 
     def _learns(self, request: Request) -> bool:
-        drafts = request.drafter and self._planner is not None and not self._planner.is_paused(request.number)
-        return bool(drafts) and self._pool.learns(request)
+        return self._pool.learns(request) and self._planner is not None and not self._planner.is_paused(request.number)
 
     def _follow(
         self, entries: Sequence[BatchEntry], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor

@@ -22,13 +22,7 @@ from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.pass_function import CompiledFunction, PassFunction, attending, pass_function
 from suffolk.serving.decoding.engine.model.pass_result import PassResult, SpecialPasses
-from suffolk.serving.decoding.engine.model.row_attention import (
-    Partials,
-    RowAttention,
-    RowTables,
-    rows_of_tile,
-    slab_layers,
-)
+from suffolk.serving.decoding.engine.model.row_attention import Partials, RowAttention, RowTables, rows_of_tile
 from suffolk.serving.decoding.engine.model.row_plan import Sizes, empty_plan, plan_rows
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 from suffolk.serving.decoding.engine.user_code_errors import message_line
@@ -216,7 +210,7 @@ class GraphPasses(SpecialPasses):
     def _compute(self, rows: int) -> PassResult:
         """The result for the loaded rows, padded to ``rows``."""
         tables = self._tables
-        attention = RowAttention(slab_layers(self._cache), tables, self._partials, rows, self._sizes)
+        attention = RowAttention(self._cache.own_layers, tables, self._partials, rows, self._sizes)
         ids, positions = tables.rows[0, :rows], tables.rows[1, :rows]
         with attending(attention):
             return PassResult(*self._function(ids[None], positions[None], tables.wanted[: min(rows, MOST_WANTED)]))

@@ -50,9 +50,7 @@ class Int8Linear(SkinnyLinear):
 
     @staticmethod
     def round(layer: torch.nn.Linear) -> Int8Linear:
-        """Turn ``layer`` itself into an ``Int8Linear`` that does not use its int8 weights yet. An ``Int8Linear`` stays as it is."""
-        if isinstance(layer, Int8Linear):
-            return layer
+        """Turn ``layer`` itself into an ``Int8Linear`` that does not use its int8 weights yet."""
         if not isinstance(layer, SkinnyLinear):
             SkinnyLinear.take_over(layer, frozenset())
         layer.__class__ = Int8Linear

@@ -40,6 +40,7 @@ class KVCache:
         lengths: int64[slots], tokens kept per slot.
         spare: a row of every layer that belongs to no slot.
         layers: the transformers cache for the model's forward pass.
+        own_layers: the layers of ``layers`` that have a shape.
         slabs: the cached keys and values, by the shape of a token's keys or values in a layer: float[layers, rows, *shape].
         nbytes: bytes of all slabs.
     """
@@ -67,22 +68,22 @@ class KVCache:
         }
         self.nbytes = sum(slab.nbytes for slab in self.slabs.values())
         free = {form: iter(slab) for form, slab in self.slabs.items()}
-        self._appending: list[SlabLayer] = []
+        self.own_layers: list[SlabLayer] = []
         for number, shape in enumerate(shapes):
             if shape is not None:
                 keys, values = (next(free[form]) for form in _forms(shape))
                 layer = SlabLayer(keys, values)
                 layers.layers[number] = layer
-                self._appending.append(layer)
+                self.own_layers.append(layer)
 
     def write_finite(self) -> None:
         """Write NaN and infinity as 0 from now on. Passes of static shape need this, because they multiply stale rows by 0."""
-        for layer in self._appending:
+        for layer in self.own_layers:
             layer.finite = True
 
     def place(self, rows: torch.Tensor) -> None:
         """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each row of the pass."""
-        for layer in self._appending:
+        for layer in self.own_layers:
             layer.rows = rows
 
     def keep(

@@ -87,17 +87,15 @@ class Passes:
         check_choice("passes", kind, KINDS)
         require_states(target, kind, layers)
         self._target, self._cache, self._asked, self._layers = target, cache, kind, tuple(layers)
-        self._sample = sample
-        self.special: SpecialPasses | None = None
-        self.kind = "packed"
-        self._left = self._ways(kind)
+        self.special: SpecialPasses | None
+        self._left = self._ways(kind, sample)
         self._take_next()
         if prepare_all:
             self._prepare(lambda special: special.prepare_all(partial(_show_progress, target.name)))
 
-    def _ways(self, kind: str) -> list[tuple[str, _Make]]:
+    def _ways(self, kind: str, sample: SampleRows | None) -> list[tuple[str, _Make]]:
         """The kinds to try, in order, and how each is made."""
-        target, layers, sample = self._target, self._layers, self._sample
+        target, layers = self._target, self._layers
         if kind == "auto":
             kind = _ON_CUDA if target.device.type == "cuda" else "packed"
         captured: tuple[str, _Make] = ("captured", lambda cache: StaticPasses(target, cache, layers))

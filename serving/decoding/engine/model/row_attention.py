@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.decoding.engine.model.kv_cache import KVCache, SlabLayer
+from suffolk.serving.decoding.engine.model.kv_cache import SlabLayer
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.row_plan import EVERYWHERE, ROW_FIELDS, RowPlan, Sizes
 from suffolk.serving.decoding.engine.model.tree_attention import Terms
@@ -222,11 +222,6 @@ class Partials:
         if self._room.numel() < sums + marks:
             self._room = torch.empty(sums + marks, dtype=torch.float32, device=self._device)
         return self._room[:sums], self._room[sums : sums + marks]
-
-
-def slab_layers(cache: KVCache) -> list[SlabLayer]:
-    """The layers of ``cache``, in which each layer has its own keys and values."""
-    return [layer for layer in cache.layers.layers if isinstance(layer, SlabLayer)]
 
 
 def power_of_two(number: int) -> int:

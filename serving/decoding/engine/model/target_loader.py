@@ -38,7 +38,8 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
         model, tokenizer = load_model(base, dtype, device, cache_tokens)
         own = any((adapter / file).is_file() for file in TOKENIZER_FILES)
         return merge_adapter(model, adapter), _from_pretrained(AutoTokenizer, name) if own else tokenizer
-    place, kind = _device(device), _dtype(dtype)
+    place, kind = _device(device), DTYPES.get(dtype)
+    check_choice("dtype", dtype, ("auto", *DTYPES))
     folder, source = find_folder(name), _source(name)
     config = _from_pretrained(AutoConfig, name, **source)
     _require_quantization(name, config)
@@ -109,11 +110,6 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise InvalidArgument(f"device {name!r} cannot be used ({message_line(error)}); use {usable}") from error
     return device
-
-
-def _dtype(name: str) -> torch.dtype | None:
-    check_choice("dtype", name, ("auto", *DTYPES))
-    return DTYPES.get(name)
 
 
 def _require_quantization(name: str, config: Any) -> None:

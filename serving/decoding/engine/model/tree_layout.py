@@ -52,20 +52,7 @@ def cut(tree: DraftTree, max_depth: int) -> DraftTree:
     """``tree`` without the nodes deeper than ``max_depth``."""
     if len(tree) <= max_depth:  # each level has a node
         return tree
-    return select(tree, tree.depths() <= max_depth)
-
-
-def select(tree: DraftTree, keep: npt.NDArray[np.bool_]) -> DraftTree:
-    """The nodes of ``tree`` for which ``keep``, bool[n], is True. REQUIRES: the parent of each kept node is kept."""
-    if keep.all():
-        return tree
-    row = np.cumsum(keep, dtype=np.int32) - 1
-    parents = tree.parents[keep]
-    parents = np.where(parents < 0, np.int32(-1), row[parents]).astype(np.int32)
-    counts = None if tree.counts is None else tree.counts[keep]
-    return DraftTree(
-        tree.tokens[keep], parents, tree.scores[keep], tree.sources[keep], counts, tree.match_length, tree.match_count
-    )
+    return tree.where(tree.depths() <= max_depth)
 
 
 def positions_within(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 
-import numpy as np
-import numpy.typing as npt
-
 from suffolk.serving.decoding.engine.policy.constants import MEMORY, OVERLAP, PRIOR_WEIGHT, RECOVERY
 
 _CLASSES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -89,14 +86,6 @@ class AcceptanceModel:
         """Forget an ended request."""
         self._in_requests.pop(request_id, None)
         self._steps.pop(request_id, None)
-
-
-class CandidateAcceptance(Estimate):
-    """The share of a model's best candidates that the target accepts. Not thread-safe."""
-
-    def chain(self, depth: int) -> npt.NDArray[np.float64]:
-        """float64[depth], the expected accepted length of chains of 1, 2 ... ``depth`` tokens."""
-        return np.cumsum(self.value ** np.arange(1, depth + 1))
 
 
 class AddedTokens:

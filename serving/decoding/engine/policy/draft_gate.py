@@ -19,13 +19,11 @@ class GateDecision:
         run: whether the source runs.
         gain: tokens that the source is expected to add.
         cost: usual time to draft and verify, in tokens of plain decoding; 0 if not known.
-        declined: whether the source ran and returned no draft.
     """
 
     run: bool
     gain: float
     cost: float
-    declined: bool = False
 
 
 class DraftGate:

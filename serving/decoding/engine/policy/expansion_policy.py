@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
-from suffolk.serving.decoding.engine.policy.acceptance_model import CandidateAcceptance
+from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 from suffolk.serving.decoding.engine.policy.constants import SHARE_PRIOR
 
 
@@ -26,13 +26,11 @@ class ExpansionPolicy:
     def __init__(self, costs: CostModel, share: float = SHARE_PRIOR) -> None:
         """``share``: prior share of best candidates that the target accepts."""
         self.costs = costs
-        self._acceptance = CandidateAcceptance(share)
+        self._acceptance = Estimate(share)
 
-    def pays(self, value: float, value_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
-        """Whether a pass of ``rows`` rows is worth its time; True if ``value_seconds`` is 0. ``value``: sum of its nodes'
-        values."""
-        gain = value * self._acceptance.value * value_seconds
-        return not value_seconds or gain >= self.costs.time(rows, len(contexts), float(contexts.mean()))
+    def pays(self, value: float, value_seconds: float, seconds: float) -> bool:
+        """Whether a pass of ``seconds`` is worth its time; True if ``value_seconds`` is 0. ``value``: sum of its nodes' values."""
+        return not value_seconds or value * self._acceptance.value * value_seconds >= seconds
 
     def choose(
         self,
@@ -66,7 +64,8 @@ class ExpansionPolicy:
             return 1.0
         lengths = np.arange(1, depth + 1)
         seconds = self.costs.time(requests, requests, float(context)) / requests + budget.row_seconds
-        return saved_share(self._acceptance.chain(depth), lengths * seconds / budget.token_seconds, budget)
+        accepted = np.cumsum(self._acceptance.value**lengths)
+        return saved_share(accepted, lengths * seconds / budget.token_seconds, budget)
 
     def prefill_seconds(self, tokens: int) -> float:
         """Expected seconds to prefill ``tokens`` tokens."""

@@ -14,21 +14,22 @@ from suffolk.serving.decoding.drafters.calibration.calibration import Calibratio
 from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence, Reliability
 from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR
+from tests.support.drafters import scored, teach
 
 TREE = DraftTree(
     np.array([5], np.int32), np.array([-1], np.int32), np.zeros(1, np.float32), np.ones(1, np.uint32),
     np.array([8], np.uint64), 3, 10,
 )  # fmt: skip
-RIGHT, WRONG = np.array([5], np.int32), np.array([6], np.int32)
+RIGHT = [5]
 
 
-def learn(calibration: Calibration, tokens: np.ndarray, times: int) -> None:
+def learn(calibration: Calibration, tokens: list[int], times: int) -> None:
     for _ in range(times):
-        calibration.text("store", PRIOR).learn(TREE, tokens)
+        teach(calibration.text("store", PRIOR), TREE, tokens)
 
 
 def chance(calibration: Calibration) -> float:
-    return float(calibration.text("store", PRIOR).score(TREE).scores[0])
+    return float(scored(calibration.text("store", PRIOR), TREE).scores[0])
 
 
 def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PRIOR
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import merge
+from tests.support.drafters import scored, teach
 from tests.support.drafting_oracle import evidence
 
 
@@ -46,16 +47,16 @@ def test_only_nodes_below_what_was_taken_are_evidence(tokens: list[int], tried: 
 
 
 def test_no_child_is_likelier_than_its_parent_nor_all_siblings_than_certain() -> None:
-    scores = Calibrator(PRIOR).score(FORK).scores
+    scores = scored(Calibrator(PRIOR), FORK).scores
     assert np.all((scores > 0) & (scores <= 1))
     assert np.all(scores[2:] <= scores[FORK.parents[2:]])
     wide = counted(list(range(40)), [-1] * 40, [1] * 40, 16, 40)
-    assert Calibrator(PRIOR).score(wide).scores.sum() <= 1.0 + 1e-6
+    assert scored(Calibrator(PRIOR), wide).scores.sum() <= 1.0 + 1e-6
 
 
 def test_longer_matches_and_larger_shares_promise_more() -> None:
     def chance(length: int, share: int) -> float:
-        return float(Calibrator(PRIOR).score(counted([1], [-1], [share], length, 10)).scores[0])
+        return float(scored(Calibrator(PRIOR), counted([1], [-1], [share], length, 10)).scores[0])
 
     assert chance(1, 5) < chance(4, 5) < chance(16, 5)
     assert chance(4, 1) < chance(4, 5) < chance(4, 10)
@@ -67,10 +68,10 @@ def test_what_has_faded_is_forgotten_and_does_not_linger() -> None:
     These slow a processor down, and were never removed.
     """
     calibrator = Calibrator(PRIOR, decay=0.9)
-    calibrator.learn(counted([1], [-1], [8], 4, 10), np.array([1], np.int32))  # a hit, and never again
-    calibrator.learn(counted([1], [-1], [2], 20, 40), np.array([1], np.int32))  # never seen again
+    teach(calibrator, counted([1], [-1], [8], 4, 10), [1])  # a hit, and never again
+    teach(calibrator, counted([1], [-1], [2], 20, 40), [1])  # never seen again
     for _ in range(8000):
-        calibrator.learn(counted([1], [-1], [8], 4, 10), np.array([2], np.int32))
+        teach(calibrator, counted([1], [-1], [8], 4, 10), [2])
     hits, seen = calibrator.state().reshape(-1, 2).T
     assert not hits.any()
     assert sorted(seen[seen > 0]) == pytest.approx([10.0, 10.0])  # of one cell, coarse and fine
@@ -82,8 +83,8 @@ def test_it_learns_how_often_a_kind_of_node_is_taken(truth: float) -> None:
     calibrator = Calibrator(PRIOR)
     kind = counted([1, 2], [-1, 0], [8, 8], 4, 10)
     for _ in range(1500):
-        calibrator.learn(kind, np.array([1 if rng.random() < truth else 0, 2], np.int32))
-    scores = calibrator.score(kind).scores
+        teach(calibrator, kind, [1 if rng.random() < truth else 0, 2])
+    scores = scored(calibrator, kind).scores
     assert scores[0] == pytest.approx(truth, abs=0.08)
     assert scores[1] / scores[0] > 0.85  # the second was accepted whenever the first was
 
@@ -92,14 +93,14 @@ def test_it_follows_a_change() -> None:
     calibrator = Calibrator(PRIOR, decay=0.98)
     kind = counted([1], [-1], [8], 4, 10)
     for token in [1] * 300 + [0] * 300:
-        calibrator.learn(kind, np.array([token], np.int32))
-    assert calibrator.score(kind).scores[0] < 0.25
+        teach(calibrator, kind, [token])
+    assert scored(calibrator, kind).scores[0] < 0.25
 
 
 def test_an_empty_tree_teaches_and_scores_nothing() -> None:
     calibrator = Calibrator(PRIOR)
-    calibrator.learn(DraftTree.empty(), np.array([1], np.int32))
-    assert len(calibrator.score(DraftTree.empty()).scores) == 0
+    teach(calibrator, DraftTree.empty(), [1])
+    assert len(scored(calibrator, DraftTree.empty()).scores) == 0
 
 
 def test_a_tree_is_sorted_and_cut() -> None:
@@ -129,12 +130,12 @@ def test_a_tree_is_sorted_and_cut() -> None:
 )
 def test_what_is_no_tree_is_neither_scored_nor_learned(change: dict[str, Any], message: str) -> None:
     calibrator = Calibrator(PRIOR)
-    before = calibrator.score(FORK).scores
+    before = scored(calibrator, FORK).scores
     with pytest.raises(InvalidArgument, match=message):
-        calibrator.score(replace(FORK, **change))
+        scored(calibrator, replace(FORK, **change))
     with pytest.raises(InvalidArgument, match=message):
-        calibrator.learn(replace(FORK, **change), np.array([5], np.int32))
-    assert np.array_equal(calibrator.score(FORK).scores, before)
+        teach(calibrator, replace(FORK, **change), [5])
+    assert np.array_equal(scored(calibrator, FORK).scores, before)
 
 
 @pytest.mark.parametrize(

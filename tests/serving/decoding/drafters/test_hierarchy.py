@@ -20,7 +20,7 @@ from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegme
 from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter, LevelBatcher
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.decoding.drafters.hierarchy.recursion import RoundPolicy, SegmentCalibrator, StackState
+from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, RoundPolicy, SegmentCalibrator, StackState
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
@@ -244,13 +244,14 @@ def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
 def test_a_further_round_must_promise_more_where_tokens_come_fast() -> None:
     """A round takes a second and gives one token. The faster tokens come, the less time a token saves."""
     policy, text = RoundPolicy([]), StackState(0, 1)
+    recursion = Recursion([], VOCAB, frozenset(), SegmentCalibrator(retrieval=True), policy)
     policy.learn_rounds(10, 10, 10.0)
     got = DraftSegment((1,), np.ones(1))
 
     def goes_on(rate: float) -> bool:
         budget = DraftBudget(token_seconds=4.0, speedup=rate)
-        text.begin(request(budget=budget), 8, SegmentCalibrator(retrieval=True), policy)
-        return text.goes_on(got)
+        text.begin(request(budget=budget))
+        return recursion._goes_on(text, got)
 
     assert [goes_on(rate) for rate in (1.0, 2.0, 3.0)] == [True, True, False]
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.drafters.hierarchy.rounds import (
-    expected_rounds,
-    expected_rounds_of,
-    gain_distribution,
-    renewals,
-)
+from suffolk.serving.decoding.drafters.hierarchy.rounds import expected_rounds, gain_distribution, renewals
 from tests.support.hierarchy_oracle import chain_rounds
 
 RATES = [0.0, 1e-300, 1e-12, 0.1, 0.5, 0.75, 0.99, 1 - 1e-12, 1.0]
@@ -45,13 +39,13 @@ def test_rounds_at_the_ends_are_exact() -> None:
 def test_the_law_of_geometric_runs_gives_the_same_rounds(rate: float) -> None:
     gains = gain_distribution(rate ** np.arange(6.0))
     np.testing.assert_allclose(gains, geometric(rate, 5), rtol=1e-12, atol=1e-16)
-    np.testing.assert_allclose(expected_rounds_of(gains, 60), expected_rounds(rate, 5, 60), rtol=1e-10)
+    np.testing.assert_allclose(np.cumsum(renewals(gains, 60), -1), expected_rounds(rate, 5, 60), rtol=1e-10)
 
 
 def test_rounds_of_bursty_runs_are_those_of_the_chain() -> None:
     rng = np.random.default_rng(0)
     laws = rng.dirichlet(np.full(9, 0.2), size=(3, 4))
-    rounds = expected_rounds_of(laws, 30)
+    rounds = np.cumsum(renewals(laws, 30), -1)
     assert rounds.shape == (3, 4, 30)
     for row in np.ndindex(3, 4):
         solved = [chain_rounds(laws[row].tolist(), needed) for needed in range(1, 31)]
@@ -60,23 +54,3 @@ def test_rounds_of_bursty_runs_are_those_of_the_chain() -> None:
 
 def test_renewals_of_certain_gains() -> None:
     assert renewals([0.0, 0.0, 1.0], 8).tolist() == [1, 0, 0, 1, 0, 0, 1, 0]
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), [0.5, 2.0]])
-def test_rates_out_of_range_are_refused(rate: object) -> None:
-    with pytest.raises(InvalidArgument, match="not a number between 0 and 1"):
-        expected_rounds(rate, 4, 8)  # type: ignore[arg-type]  # that is what is tested
-
-
-@pytest.mark.parametrize(
-    ("drafted", "needed", "name"), [(0, 8, "drafted is 0"), (4, 0, "needed is 0"), (2.5, 1, "2.5")]
-)
-def test_lengths_out_of_range_are_refused(drafted: int, needed: int, name: str) -> None:
-    with pytest.raises(InvalidArgument, match=name):
-        expected_rounds(0.5, drafted, needed)
-
-
-@pytest.mark.parametrize("gains", [[0.5, 0.6], [1.5, -0.5], [], 1.0, [float("nan"), 1.0]])
-def test_gains_that_are_no_distribution_are_refused(gains: object) -> None:
-    with pytest.raises(InvalidArgument, match="no distribution"):
-        expected_rounds_of(gains, 3)  # type: ignore[arg-type]  # that is what is tested

@@ -54,9 +54,9 @@ def _up(parents: np.ndarray, node: int) -> itertools.chain:
 
 def test_children_share_what_their_parent_has() -> None:
     tree = GrowingTree()
-    first = tree.expand(np.array([ROOT]), np.array([[5, 6]]), np.array([[0.9, 0.6]]))  # more than 1 in total
+    tree.expand(np.array([ROOT]), np.array([[5, 6]]), np.array([[0.9, 0.6]]))  # more than 1 in total
     assert tree.values.tolist() == pytest.approx([0.6, 0.4])
-    tree.expand(first[1:], np.array([[7, 8]]), np.array([[0.5, 0.25]]))
+    tree.expand(np.array([1]), np.array([[7, 8]]), np.array([[0.5, 0.25]]))
     assert tree.values[2:].tolist() == pytest.approx([0.2, 0.1])
     assert tree.depths.tolist() == [1, 1, 2, 2]
 

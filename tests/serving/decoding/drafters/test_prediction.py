@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_a_text_is_aligned_as_by_brute_force(seed: int) -> None:
     end = 0
     while end < len(text):
         step = int(rng.integers(1, 9))
-        before = alignment.copy()
+        before = copy(alignment)
         alignment.append(text[end : end + step])
         assert (before.size, before.position, before.matched) == (end, *oracle(prediction, text[:end]))
         end = min(end + step, len(text))

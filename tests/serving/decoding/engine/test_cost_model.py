@@ -139,7 +139,7 @@ def test_negative_terms_are_refused() -> None:
 
 
 def test_a_target_is_measured_at_every_size_its_context_allows() -> None:
-    costs = measure(Target.wrap(tiny_model(max_position_embeddings=48)), slots=3, budget=0.1)
+    costs = measure(Target.wrap(tiny_model(max_position_embeddings=48)), slots=3)
     assert {1, 3} <= set(costs.sizes.tolist()) <= {1, 2, 3, 4, 8, 16, 17, 32, 33}
     assert (costs.measured > 0).all()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.serving.decoding.engine.loop.prefill_budget import LEAST_TOKENS, PrefillPace
+from suffolk.serving.decoding.engine.loop.prefill_pace import LEAST_TOKENS, PrefillPace
 from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
 
 

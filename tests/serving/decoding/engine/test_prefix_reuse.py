@@ -89,7 +89,7 @@ def test_samples_of_one_prompt_read_it_once(target: Target, drafter: str) -> Non
 
 
 def test_a_long_prompt_is_taken_over_while_it_is_read(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suffolk.serving.decoding.engine.loop.prefill_budget.PREFILL_CHUNK", 16)
+    monkeypatch.setattr("suffolk.serving.decoding.engine.loop.prefill_pace.PREFILL_CHUNK", 16)
     session, plain = Session(target), Session(target, reuse=False)
     first, second = (session.request(SYSTEM * 3 + question) for question in QUESTIONS[:2])
     assert session.run(first, second) == [plain.ask(SYSTEM * 3 + question)[0] for question in QUESTIONS[:2]]
@@ -99,7 +99,7 @@ def test_a_long_prompt_is_taken_over_while_it_is_read(target: Target, monkeypatc
 def test_a_request_that_leaves_while_others_wait_gives_what_it_has(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("suffolk.serving.decoding.engine.loop.prefill_budget.PREFILL_CHUNK", 16)
+    monkeypatch.setattr("suffolk.serving.decoding.engine.loop.prefill_pace.PREFILL_CHUNK", 16)
     session = Session(target)
     first, second = session.request(SYSTEM * 3), session.request(SYSTEM * 3 + QUESTIONS[0])
     session.loop.join(first)

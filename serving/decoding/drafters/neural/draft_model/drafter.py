@@ -32,7 +32,6 @@ class DraftModelDrafter(ModelTreeDrafter):
     """Grows trees with a smaller model. Its cache keeps the rows of accepted nodes. Not thread-safe.
 
     Attributes:
-        model: the draft model.
         cache_bytes: bytes of its cache.
     """
 
@@ -64,7 +63,6 @@ class DraftModelDrafter(ModelTreeDrafter):
         """
         expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
         super().__init__(model, vocab_size, bounds, expansion, f"draft model {model.name}", slots)
-        self.model = model
         self._cache = model.new_cache(slots, capacity)
         self.cache_bytes = self._cache.nbytes
         self._prefill = PrefillPolicy()
@@ -96,10 +94,9 @@ class DraftModelDrafter(ModelTreeDrafter):
     def _reads(self, state: DraftState, requests: int) -> bool:
         """Whether the request's text should be read (``PrefillPolicy``)."""
         request, size = state.request, len(state.request.tokens)
-        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
         share = self._expansion.saving(self._bounds.max_depth, request.budget, requests, size)
         seconds = self._expansion.prefill_seconds(state.pending)
-        return self._prefill.reads(request.request_id, share, seconds, room, request.budget)
+        return self._prefill.reads(request.request_id, share, seconds, request.room + 1, request.budget)
 
     def _fits(self, state: DraftState) -> bool:
         tokens = state.request.tokens

@@ -55,15 +55,15 @@ class EarlyExitDrafter(ModelTreeDrafter):
     def _open(self, request: DraftRequest, requests: int) -> DraftState | None:
         state = self._states.get(request.request_id)
         if state is None:
-            state = DraftState(request, request.slot, self._vocab_size, self._model.device)
+            state = DraftState(request, request.slot, self._vocab_size, self.model.device)
             self._states[request.request_id] = state
         state.begin(request, int(self._cache.lengths[request.slot]))
         return state if self._fits(state) else None
 
     def _fits(self, state: DraftState) -> bool:
         size, rows = len(state.request.tokens), self._cache.capacity
-        if self._model.context_length is not None:
-            state.deepest = min(state.deepest, self._model.context_length - size)
+        if self.model.context_length is not None:
+            state.deepest = min(state.deepest, self.model.context_length - size)
         needed = size + self._bounds.max_depth * self._bounds.width
         if needed > rows:
             self.failures.add("ResourceExhausted", f"a request needs {needed} cache rows with a tree, and has {rows}")

@@ -139,16 +139,15 @@ class Steps:
         return sum(draft.request.budget.model_seconds for draft in drafts) - self._seconds(len(drafts))
 
     def _seconds(self, rows: int) -> float:
-        """The expected seconds of a step of ``rows`` rows."""
+        """The expected seconds of a step of ``rows`` rows. A recurrent head has no cache, so there are no cached tokens."""
         return self._expansion.costs.time(rows, rows, 0.0)
 
     def _pays(self, drafts: Sequence[BeamState], value: float, rows: int) -> bool:
-        value_seconds = mean_value(draft.request.budget for draft in drafts)
-        return self._expansion.pays(value, value_seconds, rows, _contexts(len(drafts)))
+        return self._expansion.pays(value, mean_value(draft.request.budget for draft in drafts), self._seconds(rows))
 
     def _learn_cost(self, rows: int, begin: float) -> None:
         self.count += 1
-        self._expansion.learn_cost(rows, _contexts(rows), time.perf_counter() - begin)
+        self._expansion.costs.update(rows, rows, 0.0, time.perf_counter() - begin)
 
     def _tensor(self, values: Sequence[object]) -> torch.Tensor:
         device = next(self._head.parameters()).device
@@ -172,8 +171,3 @@ def measure_steps(head: RedrafterHead, rows: int) -> CostModel:
             times.append(time.perf_counter() - begin)
         seconds.append(min(times))
     return CostModel(sizes, seconds)
-
-
-def _contexts(requests: int) -> npt.NDArray[np.int64]:
-    """The cached tokens per request, all 0: a recurrent head has no cache."""
-    return np.zeros(requests, np.int64)

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.checks import ABOVE_0, check_range
 from suffolk.datastore.errors import InvalidArgument
 
 
@@ -32,15 +31,13 @@ def typical_path(
         parents: int32[n], each node's parent; -1 for a child of the context.
         probabilities: float[n + 1, vocab], the target's processed distribution after the context (row 0) and after each node,
             on any device.
-        epsilon: a token of at least this probability is acceptable; above 0, at most 1.
-        delta: a token of at least this share of exp(-entropy) is acceptable too; above 0, at most 1.
+        epsilon: a token of at least this probability is acceptable.
+        delta: a token of at least this share of exp(-entropy) is acceptable too.
         allowed: bool[n], the nodes that may be accepted; None for all.
 
     Raises:
-        InvalidArgument: ``epsilon`` or ``delta`` is out of its range, or ``probabilities`` has another number of rows.
+        InvalidArgument: ``probabilities`` has another number of rows.
     """
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        check_range(name, value, ABOVE_0, 1)
     if probabilities.ndim != 2 or len(probabilities) != len(tokens) + 1:
         raise InvalidArgument(
             f"probabilities has shape {tuple(probabilities.shape)}; a tree of {len(tokens)} nodes needs {len(tokens) + 1} rows"

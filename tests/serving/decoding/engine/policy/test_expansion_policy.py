@@ -12,18 +12,16 @@ from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy, saved_share
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
-CONTEXT = np.array([10])
-
 
 def test_a_pass_pays_while_its_tokens_are_worth_more_than_its_time() -> None:
     policy = ExpansionPolicy(CostModel([1, 8], [1.0, 2.0]))
-    assert policy.pays(0.5, 10.0, 1, CONTEXT)
-    assert not policy.pays(0.5, 3.0, 1, CONTEXT)  # 0.6 of its best candidates are accepted at first
-    assert policy.pays(0.01, 0.0, 1, CONTEXT)  # the value is not known
+    assert policy.pays(0.5, 10.0, 1.0)
+    assert not policy.pays(0.5, 3.0, 1.0)  # 0.6 of its best candidates are accepted at first
+    assert policy.pays(0.01, 0.0, 1.0)  # the value is not known
     for _ in range(300):
         policy.learn(True)
-    assert policy.pays(0.5, 3.0, 1, CONTEXT)
-    assert not policy.pays(0.5, 3.0, 8, CONTEXT)
+    assert policy.pays(0.5, 3.0, 1.0)
+    assert not policy.pays(0.5, 3.0, 2.0)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,4 +1,4 @@
-"""Decides how many prompt tokens a pass reads: at most a budget, and fewer while other requests decode."""
+"""Decides how many prompt tokens a pass reads: fewer while other requests decode."""
 
 from __future__ import annotations
 
@@ -15,23 +15,6 @@ _RATE = 0.2
 _PASSES = 9
 """Recent passes without prompt tokens, whose median time is the unit of EXTRA_PASSES. While a long prompt is read, no such pass
 runs. So without a median, a single slow pass would decide for the whole prompt."""
-
-
-class PrefillBudget:
-    """The prompt tokens that one pass may read, over all requests. Not thread-safe.
-
-    Attributes:
-        left: tokens that may still be read, 0 or more.
-    """
-
-    def __init__(self, tokens: int = PREFILL_CHUNK) -> None:
-        self.left = tokens
-
-    def take(self, pending: int) -> int:
-        """Take up to ``pending`` tokens from the budget; returns how many."""
-        taken = min(pending, self.left)
-        self.left -= taken
-        return taken
 
 
 class PrefillPace:
