@@ -229,9 +229,9 @@ def open(
             Field(given[0]), " has no effect with append; leave it out, or give append=LiveSettings(...)"
         )
     if append and names_several(str(path_or_url)):
-        from suffolk.serving.clients.fanout.appendable import connect_to_append
+        from suffolk.serving.clients.fanout.appendable import AppendableFanout
 
-        return connect_to_append(str(path_or_url), deadline)
+        return AppendableFanout(str(path_or_url), deadline)
     if append and is_storage_url(str(path_or_url)):
         raise InvalidArgument(f"{path_or_url}: storage takes no appends; append to a datastore's folder, and push that")
     if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):
