@@ -57,25 +57,15 @@ class ChatTemplate:
         template = _compile(self.sources[name])
         if lacks_tools(" ".join(self.sources.values()), tools):  # then tools are text, as in the worker's prompts
             messages, tools = generic_messages(messages, tools), ()
-        refusals: list[InvalidArgument] = []
+        given = {"tools": list(tools) or None, "documents": None, "add_generation_prompt": asking, **self.tokens}
+        refusals: list[Exception] = []
         for form in simpler_forms([dict(message) for message in messages]):
             try:
-                return self._render(template, form, tools, asking)
-            except InvalidArgument as refusal:
-                refusals.append(refusal)
-        raise refusals[0]
-
-    def _render(self, template: Template, messages: Sequence[Message], tools: Sequence[Any], asking: bool) -> str:
-        try:
-            return template.render(
-                messages=messages,
-                tools=list(tools) or None,
-                documents=None,
-                add_generation_prompt=asking,
-                **self.tokens,
-            )
-        except Exception as error:  # a template is a program by the model's author, which can raise any exception
-            raise InvalidArgument(f"the chat template rejects it ({' '.join(str(error).split())[:160]})") from error
+                return template.render(messages=form, **given)
+            except Exception as error:  # noqa: BLE001 - a template is a program, which can raise any exception
+                refusals.append(error)
+        reason = " ".join(str(refusals[0]).split())[:160]
+        raise InvalidArgument(f"the chat template rejects it ({reason})") from refusals[0]
 
 
 def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
@@ -97,8 +87,15 @@ def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
     sources = {str(name): source for name, source in named.items() if isinstance(source, str)}
     if DEFAULT not in sources:
         return None
-    for source in sources.values():
-        _check(name_or_path, source)
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        for source in sources.values():
+            _compile(source)
+    except TemplateSyntaxError as error:
+        raise Corruption(
+            f"tokenizer {name_or_path}: its chat template is not valid Jinja ({error}); correct it"
+        ) from error
     return ChatTemplate(sources, {key: text for key, value in config.items() if (text := _token(key, value))})
 
 
@@ -117,15 +114,6 @@ def _read_json(name_or_path: str | Path, file: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Corruption(f"{path}: not JSON ({error}); fetch it again") from error
     return found if isinstance(found, dict) else {}
-
-
-def _check(name: str | Path, source: str) -> None:
-    from jinja2 import TemplateSyntaxError
-
-    try:
-        _compile(source)
-    except TemplateSyntaxError as error:
-        raise Corruption(f"tokenizer {name}: its chat template is not valid Jinja ({error}); correct it") from error
 
 
 @functools.lru_cache(maxsize=8)

@@ -14,13 +14,14 @@ import numpy as np
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.build_index.progress import WorkProgress, segment_progress
+from suffolk.build_index.token_file import write_segments
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.documents import DocumentTableWriter, Origin
+from suffolk.datastore.documents import NO_METADATA, DocumentTableWriter, Origin
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.open_segment import Deleted
-from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
+from suffolk.datastore.segment import SegmentEntry, merge_segments
 from suffolk.datastore.settings import MAX_THREADS
 
 
@@ -104,8 +105,8 @@ def compact(
         before = manifest = datastore.manifest
         if before.deletions or len(groups) < len(before.segments):
             workspace.refuse_unfinished("compact")
-            work = _Compaction(workspace, datastore, groups, deleted, threads, progress or WorkProgress())
-            manifest = workspace.publish_change(work.run)
+            show = progress or WorkProgress()
+            manifest = workspace.publish_change(lambda: _merge(workspace, datastore, groups, deleted, threads, show))
         facts = datastore.info()
         return CompactReport(
             store=str(path),
@@ -149,62 +150,44 @@ def _group(groups: list[_Group], wanted: int) -> list[_Group]:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Compaction:
-    """The work between opening the datastore and publishing the new generation."""
-
-    workspace: Workspace
-    datastore: Datastore
-    groups: list[_Group]
-    deleted: Deleted
-    threads: int
-    progress: WorkProgress
-
-    def run(self) -> Manifest:
-        """Verify all checksums, then merge. Without this check, damaged tokens would get valid checksums."""
-        sizes = {entry.name: entry.tokens for entry in self.datastore.manifest.files()}
-        self.datastore.verify("checksums", segment_progress(self.progress, "checking", sizes))
-        return self.datastore.manifest.next(segments=tuple(self._merge()), deletions=())
-
-    def _merge(self) -> list[SegmentEntry]:
-        """Return the new segment of each group that still has documents. A group of one unchanged segment keeps this segment."""
-        generation = self.datastore.manifest.generation + 1
-        names = [
-            self.workspace.segment_name(generation, number, group.live_time) for number, group in enumerate(self.groups)
-        ]
-        sizes = {name: group.tokens for name, group in zip(names, self.groups, strict=True)}
-        report = segment_progress(self.progress, "merging", sizes)
-        places = {entry.name: number for number, group in enumerate(self.groups) for entry in group.entries}
-        merged: list[SegmentEntry] = []
-        for number, origins in groupby(self.datastore.origins(), lambda known: places[known[0]]):
-            entries = self.groups[number].entries
-            if len(entries) == 1 and len(self.deleted[entries[0].name]) == 0:
-                merged.append(entries[0])
-                continue
-            segment = merge_segments(
-                self.workspace.new_segment(names[number]),
-                [self.workspace.store / SEGMENTS_NAME / entry.name for entry in entries],
-                [self.deleted[entry.name] for entry in entries],
-                documents=_table(origin for _, _, origin in origins),
-                threads=self.threads,
-                progress=partial(report, names[number]),
-            )
-            merged.append(self.workspace.name_by_content(segment))
-        return merged or [self._empty_segment()]
-
-    def _empty_segment(self) -> SegmentEntry:
-        """Write a new segment that holds one document without tokens."""
-        manifest = self.datastore.manifest
-        dtype = token_dtype(manifest.vocab_size)
-        segment = write_segment(
-            self.workspace.new_segment(self.workspace.segment_name(manifest.generation + 1, 0)),
-            np.array([separator(dtype)], dtype),
-            vocab_size=manifest.vocab_size,
-            order_depth=manifest.order_depth,
-            fingerprint=manifest.tokenizer,
-            threads=1,
+def _merge(
+    workspace: Workspace,
+    datastore: Datastore,
+    groups: list[_Group],
+    deleted: Deleted,
+    threads: int,
+    progress: WorkProgress,
+) -> Manifest:
+    """The next generation, with a new segment of each group that still has documents. A group of one unchanged segment keeps this
+    segment. All checksums are verified first. Without this check, damaged tokens would get valid checksums."""
+    manifest = datastore.manifest
+    checked = {entry.name: entry.tokens for entry in manifest.files()}
+    datastore.verify("checksums", segment_progress(progress, "checking", checked))
+    names = [
+        workspace.segment_name(manifest.generation + 1, number, group.live_time) for number, group in enumerate(groups)
+    ]
+    sizes = {name: group.tokens for name, group in zip(names, groups, strict=True)}
+    report = segment_progress(progress, "merging", sizes)
+    places = {entry.name: number for number, group in enumerate(groups) for entry in group.entries}
+    merged: list[SegmentEntry] = []
+    for number, origins in groupby(datastore.origins(), lambda known: places[known[0]]):
+        entries = groups[number].entries
+        if len(entries) == 1 and len(deleted[entries[0].name]) == 0:
+            merged.append(entries[0])
+            continue
+        segment = merge_segments(
+            workspace.new_segment(names[number]),
+            [workspace.store / SEGMENTS_NAME / entry.name for entry in entries],
+            [deleted[entry.name] for entry in entries],
+            documents=_table(origin for _, _, origin in origins),
+            threads=threads,
+            progress=partial(report, names[number]),
         )
-        return self.workspace.name_by_content(segment)
+        merged.append(workspace.name_by_content(segment))
+    if not merged:
+        empty = (np.empty(0, np.int32), None, NO_METADATA, None)
+        merged.extend(write_segments(workspace, manifest.next(), [iter([empty])], threads=1))
+    return manifest.next(segments=tuple(merged), deletions=())
 
 
 def _table(origins: Iterable[Origin]) -> bytes:
@@ -212,5 +195,5 @@ def _table(origins: Iterable[Origin]) -> bytes:
     table, known = DocumentTableWriter(), False
     for source, metadata in origins:
         known = known or source is not None
-        table.add(source or "", metadata)
+        table.add(source, metadata)
     return table.finish() if known else b""

@@ -14,7 +14,7 @@ Message = Mapping[str, Any]
 FIELDS = ("messages", "conversations", "conversation")
 TOOLS, SYSTEM = "tools", "system"
 REASONING = ("reasoning", "thinking", "redacted_thinking")
-"""Types of message parts that hold reasoning."""
+"""Types of message parts that hold reasoning: of LangChain and Vercel's SDK, and of Mistral and Anthropic."""
 OLDER_ROLES = {"function": "tool"}
 SHAREGPT_ROLES = {
     "human": "user",

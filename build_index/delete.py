@@ -6,17 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
-from suffolk.build_index.token_file import TokenFile
+from suffolk.build_index.token_file import write_segments
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.manifest import read_manifest
 from suffolk.datastore.open_segment import deleted_place, deletion_metadata
 from suffolk.datastore.query import parse_query
-from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
+from suffolk.datastore.segment import SegmentEntry
 
 Sources = dict[tuple[str, int], str | None]
 """Segment name and index of a document -> its source."""
@@ -66,7 +62,7 @@ def delete(
         threads: number of threads that sort; 0: one per core.
         fields: further fields that a condition may name, even if no document has them.
 
-    Memory: that of building a segment of the deleted tokens (at most 64 million), and an entry for each document.
+    Memory: that of building a segment of the deleted tokens (at most ``DEFAULT_SEGMENT_TOKENS``), and an entry for each document.
 
     Raises:
         InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has a condition's
@@ -119,28 +115,8 @@ def deleted_sources(datastore: Datastore, without: Collection[str] = ()) -> Sour
 def write_deletions(
     workspace: Workspace, datastore: Datastore, sources: Sources, threads: int
 ) -> tuple[SegmentEntry, ...]:
-    """Write deletion segments of the documents in ``sources``: one segment, or several of about 64 million tokens."""
-    dtype = token_dtype(datastore.manifest.vocab_size)
-    entries: list[SegmentEntry] = []
-    remaining = iter(sorted(sources))
-    while True:
-        table = DocumentTableWriter()
-        with TokenFile(workspace.tokens, dtype) as file:
-            for segment, index in remaining:
-                file.append(datastore.read_document(segment, index).astype(dtype))
-                file.append(np.array([separator(dtype)], dtype))
-                table.add(sources[segment, index] or "", deletion_metadata(segment, index))
-                if file.tokens >= DEFAULT_SEGMENT_TOKENS:
-                    break
-            if file.tokens == 0:
-                return tuple(entries)
-            entry = write_segment(
-                workspace.new_segment(workspace.segment_name(datastore.manifest.generation + 1, len(entries))),
-                file.mapped(),
-                vocab_size=datastore.manifest.vocab_size,
-                order_depth=datastore.manifest.order_depth,
-                fingerprint=datastore.manifest.tokenizer,
-                documents=table.finish(),
-                threads=threads,
-            )
-            entries.append(workspace.name_by_content(entry))
+    """Write deletion segments of the documents in ``sources``: one segment, or several if they are many."""
+    documents = (
+        (datastore.read_document(*place), sources[place], deletion_metadata(*place), None) for place in sorted(sources)
+    )
+    return tuple(write_segments(workspace, datastore.manifest.next(), [documents], threads))

@@ -105,7 +105,7 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: BuildTarget, proof:
         tokens=tokens,
         segments=max(1, -(-tokens // options.segment_tokens)),
         workers=workers,
-        tokenize_seconds=text_bytes / max(rate, 1.0) + ids_bytes / IDS_RATE if text_bytes else ids_bytes / IDS_RATE,
+        tokenize_seconds=text_bytes / max(rate, 1.0) + ids_bytes / IDS_RATE,
         sort_seconds=tokens / SORT_TOKENS_PER_SECOND / options.workers(),
         memory_bytes=int(
             segment_bytes(in_segment, width) + BUILDER_BYTES + WORKER_BYTES * (workers if workers > 1 else 0)

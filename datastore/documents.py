@@ -159,13 +159,13 @@ class DocumentTableWriter:
         self._blocks: list[bytes] = []
         self._compressor = zstandard.ZstdCompressor(level=9)
 
-    def add(self, source: str, metadata: Metadata = NO_METADATA) -> None:
+    def add(self, source: str | None, metadata: Metadata = NO_METADATA) -> None:
         """Add the next document. ``source`` is cut after 4096 characters.
 
         Raises:
             InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
         """
-        source = name_text(source)[:MAX_SOURCE_CHARACTERS]
+        source = name_text(source or "")[:MAX_SOURCE_CHARACTERS]
         entry = {"source": source, "metadata": checked_metadata(source, metadata)} if metadata else {"source": source}
         self._pending.append(_json(entry))
         if len(self._pending) == BLOCK_DOCUMENTS:

@@ -101,12 +101,12 @@ def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) 
 
 
 def connect_any(address: str, deadline: float | None = None) -> RemoteDatastore | FanoutDatastore:
-    """A client of the datastore behind a URL or a topology file. Arguments and errors as ``connect`` and ``connect_several``."""
+    """A client of the datastore behind a URL or a topology file. Arguments and errors as ``connect`` and ``FanoutDatastore``."""
     if names_several(address):
         # imports gRPC, which local stores do not need
-        from suffolk.serving.clients.fanout.datastore import connect_several
+        from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 
-        return connect_several(address, deadline)
+        return FanoutDatastore(address, deadline)
     from suffolk.serving.clients.remote_datastore import connect
 
     return connect(address, deadline)

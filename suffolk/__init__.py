@@ -237,9 +237,9 @@ def open(
             settings = ", or give append=LiveSettings(residency=...)" if name == "residency" and not is_service else ""
             raise InvalidArgument(Field(name), f" has no effect with append; leave it out{settings}")
     if names_several(address):
-        from suffolk.serving.clients.fanout.appendable import connect_to_append
+        from suffolk.serving.clients.fanout.appendable import AppendableFanout
 
-        return connect_to_append(address, deadline)
+        return AppendableFanout(address, deadline)
     if is_service:
         return open_store(address, deadline=deadline)
     from suffolk.serving.store.live_store.settings import LiveSettings

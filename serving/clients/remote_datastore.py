@@ -166,7 +166,7 @@ class RemoteDatastore(RemoteWriter):
             group=query.group or "",
             scope=query.scope or "",
         )
-        reply = self._invoke(lambda: self._stub.Occurrences(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
+        reply = self._ask(self._stub.Occurrences, request, INFO_DEADLINE)
         return self._parse(
             lambda sent: unpack_occurrences(sent, ids.tolist(), query.limit, self.names, self.vocab_size), reply
         )
@@ -177,7 +177,7 @@ class RemoteDatastore(RemoteWriter):
         Updates ``names`` and ``vocab_size``. Ignores the breaker. Several datastores give ``merged_info``.
         """
         request = draft_pb2.GetInfoRequest(datastores=self.names)
-        reply = self._invoke(lambda: self._stub.GetInfo(request, timeout=deadline), deadline)
+        reply = self._ask(self._stub.GetInfo, request, deadline)
         found = {each.name: each for each in reply.datastores}
         if not found:
             raise NotFound(f"{self.url}: the server has no datastore")
@@ -216,9 +216,7 @@ class RemoteDatastore(RemoteWriter):
         expected = self._fingerprint
         if self._tokenizer is None and expected is not None:
             request = draft_pb2.GetTokenizerRequest(datastore=self._tokenizer_name)
-            reply = self._invoke(
-                lambda: self._stub.GetTokenizer(request, timeout=TOKENIZER_DEADLINE), TOKENIZER_DEADLINE
-            )
+            reply = self._ask(self._stub.GetTokenizer, request, TOKENIZER_DEADLINE)
             self._tokenizer = self._parse(lambda sent: unpack_tokenizer(sent.tokenizer_zstd, expected), reply)
         return self._tokenizer
 
@@ -242,7 +240,7 @@ class RemoteDatastore(RemoteWriter):
             **self._fields(query),
             max_depth=query.max_depth,
             max_nodes=columns.pack_sizes(sizes),
-            least_counts=columns.pack_least_counts(query.least_counts),
+            least_counts=columns.pack_counts(query.least_counts),
         )
         return _Call(
             "Draft",
@@ -269,9 +267,11 @@ class RemoteDatastore(RemoteWriter):
     def _call(self, call: _Call[Answer]) -> list[Answer]:
         """The answer of ``call``."""
         self._check_breaker()
-        with tracing.client_span(call.name, call.queries) as metadata:
+        with tracing.start_client_span(call.name, call.queries) as span:
             return self._finish(
-                lambda: call.method(call.request, timeout=self.deadline, metadata=metadata), call.parse, self.deadline
+                lambda: call.method(call.request, timeout=self.deadline, metadata=span.metadata),
+                call.parse,
+                self.deadline,
             )
 
     def _start(self, call: _Call[Answer], deadline: float) -> Future[list[Answer]]:
@@ -340,6 +340,9 @@ class RemoteDatastore(RemoteWriter):
             return parse(reply)
         except InvalidArgument as error:
             raise Internal(f"{self.url}: the draft service sent a malformed reply: {error}") from None
+
+    def _ask(self, method: Callable[..., Reply], request: object, deadline: float) -> Reply:
+        return self._invoke(lambda: method(request, timeout=deadline), deadline)
 
     def _invoke(self, call: Callable[[], Reply], deadline: float) -> Reply:
         """The result of ``call``. Converts gRPC's errors to Suffolk's."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,12 +37,6 @@ STREAM_TOKENS = 1 << 16
 Reply = TypeVar("Reply")
 
 
-class _Invoke(Protocol):
-    """Makes a call within a deadline in seconds. Converts gRPC's errors to Suffolk's."""
-
-    def __call__(self, call: Callable[[], Reply], deadline: float) -> Reply: ...
-
-
 class RemoteWriter(Appendable):
     """Appends, deletes, flushes and counts over gRPC. Arguments, results and errors are as in ``LiveStore``.
 
@@ -49,7 +44,10 @@ class RemoteWriter(Appendable):
     """
 
     _stub: draft_pb2_grpc.DraftServiceStub
-    _invoke: _Invoke
+
+    @abstractmethod
+    def _ask(self, method: Callable[..., Reply], request: object, deadline: float) -> Reply:
+        """The reply of ``method`` within ``deadline`` seconds. Converts gRPC's errors to Suffolk's."""
 
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
@@ -73,7 +71,7 @@ class RemoteWriter(Appendable):
         """The same as ``append_batch``, without a repetition."""
         request = self._request(documents, group, replace)
         request.key = check_key(key)
-        reply = self._invoke(lambda: self._stub.Append(request, timeout=deadline), deadline)
+        reply = self._ask(self._stub.Append, request, deadline)
         return _appended(reply)
 
     def get(self, id: str) -> DocumentState:
@@ -81,7 +79,7 @@ class RemoteWriter(Appendable):
         check_source(id)
         check_text("id", id)
         request = draft_pb2.GetRequest(datastore=self._only(), id=id)
-        reply = self._invoke(lambda: self._stub.Get(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE)
+        reply = self._ask(self._stub.Get, request, APPEND_DEADLINE)
         return DocumentState(reply.documents, reply.tokens, reply.sequence)
 
     def append_stream(self, documents: Iterable[Document], group: str | None = None) -> Appended:
@@ -105,7 +103,7 @@ class RemoteWriter(Appendable):
                 raise
 
         try:
-            reply = self._invoke(lambda: self._stub.AppendStream(sent(), timeout=FLUSH_DEADLINE), FLUSH_DEADLINE)
+            reply = self._ask(self._stub.AppendStream, sent(), FLUSH_DEADLINE)
         except SuffolkError as error:
             raise (failed[0] if failed else error) from None
         return _appended(reply)
@@ -126,13 +124,13 @@ class RemoteWriter(Appendable):
             check_texts("ids", ids)
             check_texts("where", where)
         request = draft_pb2.DeleteRequest(datastore=self._only(), ids=ids, where=where, group=group or "")
-        reply = self._invoke(lambda: self._stub.Delete(request, timeout=deadline), deadline)
+        reply = self._ask(self._stub.Delete, request, deadline)
         return LiveDeletion(reply.documents, reply.tokens, reply.generation, tuple(reply.unknown_ids))
 
     def flush(self) -> int | None:
         """See ``LiveStore.flush``."""
         request = draft_pb2.FlushRequest(datastore=self._only())
-        reply = self._invoke(lambda: self._stub.Flush(request, timeout=FLUSH_DEADLINE), FLUSH_DEADLINE)
+        reply = self._ask(self._stub.Flush, request, FLUSH_DEADLINE)
         return reply.generation if reply.HasField("generation") else None
 
     def stats(self) -> LiveStats:
@@ -147,7 +145,7 @@ class RemoteWriter(Appendable):
 
     def _stats(self, group: str) -> dict[str, Any]:
         request = draft_pb2.StatsRequest(datastore=self._only(), group=group)
-        reply = self._invoke(lambda: self._stub.Stats(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE)
+        reply = self._ask(self._stub.Stats, request, APPEND_DEADLINE)
         return dict(json.loads(reply.stats_json))
 
     def _request(self, documents: Sequence[Document], group: Groups, replace: bool) -> draft_pb2.AppendRequest:

@@ -67,9 +67,9 @@ class StoresConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, " of stores")
-        _check_options(self.options, "stores", LIVE_OPTIONS)
-        self.client.check("stores", _by_field(self.options))
-        self.client.require("stores", _by_field(self.options))
+        object.__setattr__(self, "options", _checked_options(self.options, "stores", LIVE_OPTIONS))
+        self.client.check("stores", self.options)
+        self.client.require("stores", self.options)
         if not isinstance(self.datastores, Mapping) or not (self.datastores or self.live):
             raise InvalidArgument(
                 f"datastores of stores is {self.datastores!r}; name at least one as NAME: FOLDER or NAME: URL"
@@ -109,7 +109,7 @@ class StoresConfig:
 
     def url(self, address: str, name: str = "") -> str:
         """The URL of datastore ``name``, or of the only one, on the store server at HOST:PORT."""
-        return self.client.url(address, name, _by_field(self.options))
+        return self.client.url(address, name, self.options)
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,17 @@ class WorkersConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, " of workers")
-        _check_options(self.options, "workers")
-        self.client.check("workers", _by_field(self.options))
+        object.__setattr__(self, "options", _checked_options(self.options, "workers"))
+        self.client.check("workers", self.options)
 
     @property
     def https(self) -> ServerClient | None:
         """The client with which the front calls workers over HTTPS; None for plain HTTP."""
-        return self.client if _by_field(self.options).get("tls_cert") else None
+        return self.client if self.options.get("tls_cert") else None
 
     def url(self, address: str) -> str:
         """The URL of the worker at HOST:PORT."""
-        return self.client.url(address, "", _by_field(self.options))
+        return self.client.url(address, "", self.options)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class ClusterConfig:
         check_remember(self.workers.options, self.stores.live)
         if self.front is not None:
             front_rules(self.front.endpoint, self.workers.options)
-            if _by_field(self.workers.options).get("tls_client_ca"):
+            if self.workers.options.get("tls_client_ca"):
                 raise InvalidArgument(
                     "options of workers has ",
                     Field("tls_client_ca"),
@@ -238,12 +238,8 @@ def config_from(values: object, what: str) -> ClusterConfig:
     return from_json(ClusterConfig, values, what)
 
 
-def _by_field(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("-", "_"): value for name, value in options.items()}
-
-
-def _check_options(options: Mapping[str, Any], of: str, more: Sequence[str] = ()) -> None:
-    """``more``: further options that the cluster sets. Raises InvalidArgument."""
+def _checked_options(options: Mapping[str, Any], of: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    """``options`` with "_" for "-" in the names. ``more``: further options that the cluster sets. Raises InvalidArgument."""
     if not isinstance(options, Mapping):
         raise InvalidArgument(f"options of {of} is {options!r}; it must be an object of options and their values")
     for name, value in options.items():
@@ -252,6 +248,7 @@ def _check_options(options: Mapping[str, Any], of: str, more: Sequence[str] = ()
         values = value if isinstance(value, list) else [value]
         if not all(isinstance(each, bool | int | float | str) for each in values):
             raise InvalidArgument(f"options of {of}: {name} is {value!r}; it must be a value or a list of values")
+    return {str(name).replace("-", "_"): value for name, value in options.items()}
 
 
 def option_words(options: Mapping[str, Any]) -> Iterator[str]:
@@ -259,7 +256,7 @@ def option_words(options: Mapping[str, Any]) -> Iterator[str]:
     for name, value in options.items():
         for each in value if isinstance(value, list) else [value]:
             text = str(each).lower() if isinstance(each, bool) else str(each)
-            yield f"--set={name.replace('-', '_')}={text}"
+            yield f"--set={name}={text}"
 
 
 def front_rules(front: Endpoint, options: Mapping[str, Any]) -> HostRules:
@@ -269,8 +266,7 @@ def front_rules(front: Endpoint, options: Mapping[str, Any]) -> HostRules:
         InvalidArgument: other machines can reach the front, and neither ``access`` nor ``insecure`` is among the options; or
             a host in ``allowed_host`` is malformed.
     """
-    given = {name.replace("-", "_"): value for name, value in options.items()}
-    access, insecure = given.get("access"), str(given.get("insecure")).lower() == "true"
+    access, insecure = options.get("access"), str(options.get("insecure")).lower() == "true"
     if not (front.is_private() or access or insecure):
         raise InvalidArgument(
             f"host of front: {front} would answer every machine that can reach it; give access or insecure in options of "
@@ -282,9 +278,9 @@ def front_rules(front: Endpoint, options: Mapping[str, Any]) -> HostRules:
         http=front,
         access=Path(str(access)) if access else None,
         insecure=True,  # decided above: the front has no TLS
-        allowed_hosts=_texts(given.get("allowed_host")),
+        allowed_hosts=_texts(options.get("allowed_host")),
     )
-    return server.host_rules(_texts(given.get("cors_origin")))
+    return server.host_rules(_texts(options.get("cors_origin")))
 
 
 def _texts(value: Any) -> tuple[str, ...]:

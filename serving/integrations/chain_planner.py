@@ -23,7 +23,6 @@ from suffolk.serving.integrations.linear_costs import LinearCosts
 _DRAFTER = "retrieval"
 Ids = npt.NDArray[np.int32]
 Masks = npt.NDArray[np.bool_]
-Tokens = npt.NDArray[np.int32]
 _GAIN = 0.3
 """Prior gain of a search for one request, in tokens."""
 
@@ -183,7 +182,7 @@ def best_chain(tree: DraftTree, most: int) -> DraftTree:
     return DraftTree(tree.tokens[kept], before, tree.scores[kept], tree.sources[kept])
 
 
-def masked_tree(tree: DraftTree, last: int, width: int) -> tuple[Tokens, Masks]:
+def masked_tree(tree: DraftTree, last: int, width: int) -> tuple[Ids, Masks]:
     """Return the first ``width - 1`` nodes of ``tree`` after node 0, which is the text's ``last`` token.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import Annotated
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.retriever import Retriever
-from suffolk.datastore.settings import Within, check_fields, from_json
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.clients.remote_datastore import MAX_DEADLINE
@@ -49,7 +49,6 @@ class IntegrationOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "datastores", tuple(self.datastores))
         if self.remember is not None and self.remember not in self.datastores:
             object.__setattr__(self, "datastores", (*self.datastores, self.remember))
         if not self.datastores and not self.prompt_lookup:
@@ -60,15 +59,6 @@ class IntegrationOptions:
     @property
     def limits(self) -> Limits:
         return Limits(max_match=self.max_match, max_depth=self.max_depth)
-
-
-def read_options(values: object, where: str) -> IntegrationOptions:
-    """The options in ``values``, an object from a configuration; ``where`` names it in messages.
-
-    Raises:
-        InvalidArgument: ``values`` is not an object, a key is unknown, or a value is invalid.
-    """
-    return from_json(IntegrationOptions, values, where)
 
 
 def open_stores(

@@ -79,8 +79,9 @@ class AccessRules:
         return entry.identity
 
 
-def parse_rules(text: str, label: str) -> AccessRules:
-    """The rules in the text of a file. Raises InvalidArgument, with a message that begins with ``label``."""
+def _parse(text: str, path: Path) -> AccessRules:
+    """The rules in the text of the file ``path``. Raises InvalidArgument."""
+    label = f"access file {path}"
     try:
         document = parse_toml(text)
     except ValueError as error:
@@ -228,7 +229,3 @@ def _read(path: Path) -> str:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
         advice = "'suffolk token add' makes one" if isinstance(error, FileNotFoundError) else "name another file"
         raise kind(f"access file {path}: it cannot be read: {error.strerror}; {advice}") from None
-
-
-def _parse(text: str, path: Path) -> AccessRules:
-    return parse_rules(text, f"access file {path}")

@@ -27,8 +27,8 @@ class Readiness:
         reason: why no calls are accepted; empty if they are.
     """
 
-    def __init__(self, reason: str = "starting") -> None:
-        self.reason = reason
+    def __init__(self) -> None:
+        self.reason = "starting"
 
     def is_set(self) -> bool:
         """Whether calls are accepted."""
@@ -58,7 +58,7 @@ class RetryTimes:
 class AdmissionController:
     """Accepts up to ``max_in_flight`` calls at a time and rejects the others; there is no queue. Thread-safe.
 
-    ``DraftService.handle_call``, ``DecodeService.admit`` and ``serving/worker/openai`` enter ``admit_call``. gRPC and HTTP share
+    ``DraftService.handle_call``, ``DecodeServicer`` and ``serving/worker/openai`` enter ``admit_call``. gRPC and HTTP share
     one limit.
 
     Attributes:

@@ -70,7 +70,7 @@ class CallInterceptor(grpc.ServerInterceptor):
             usage = self._authenticator.admit(headers.get("authorization", ""), _subjects(context))
         except (PermissionDenied, QuotaExceeded) as error:
             code = grpc_code(error) if isinstance(error, QuotaExceeded) else grpc.StatusCode.UNAUTHENTICATED
-            self._metrics.count_refusal("grpc", method.rpartition("/")[2], code.name)
+            self._metrics.count_answer("grpc", method.rpartition("/")[2], code.name)
             abort_call(context, error, code)
         if usage is not None and not context.add_callback(usage.end_call):
             usage.end_call()  # the call has ended already

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 import grpc
@@ -30,7 +29,6 @@ from suffolk.serving.net.metrics import RequestMetrics
 ARENAS = 2
 """Arenas of the C heap. Fewer arenas keep less freed memory."""
 _M_ARENA_MAX = -8  # malloc.h
-NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
 MOST_CONNECTIONS = 1 << 16
@@ -145,7 +143,7 @@ class EarlyRefusal(grpc.ServerInterceptor):
         text = f"the server already has {most} calls, its limit; try again later or raise {self._admission.option}"
 
         def refuse(requests: object, context: grpc.ServicerContext) -> NoReturn:
-            self._metrics.count_refusal("grpc", label, "RESOURCE_EXHAUSTED")
+            self._metrics.count_answer("grpc", label, "RESOURCE_EXHAUSTED")
             seconds = self._admission.retries.next()
             abort_call(context, ResourceExhausted(text, change="none", retry_seconds=seconds))
 
@@ -162,7 +160,7 @@ def build_grpc_server(
     max_request_bytes: int,
     max_reply_bytes: int,
     short_calls: Collection[str] = (),
-    streams: Mapping[str, int] = NO_STREAMS,
+    streams: Mapping[str, int] | None = None,
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """A server that is not yet bound or started, and its health service.
 
@@ -182,7 +180,7 @@ def build_grpc_server(
     pool = CallPool("grpc", most + SPARE_THREADS, most + SPARE_THREADS)
     short = CallPool("grpc-short", min(most, SHORT_THREADS), most)
     own = {f"/{name}/{method}": short for method in short_calls}
-    own |= {f"/{method}": CallPool("grpc-stream", number, number) for method, number in streams.items()}
+    own |= {f"/{method}": CallPool("grpc-stream", number, number) for method, number in (streams or {}).items()}
     options = (
         ("grpc.so_reuseport", 0),  # a second server on this port fails to start instead of taking half of the calls
         ("grpc.max_receive_message_length", max_request_bytes),

@@ -86,7 +86,7 @@ class HostMiddleware:
             refusal = self._rules.refusal(headers.get("host"), headers.get("origin"))
             if refusal is not None:
                 if self._metrics is not None:
-                    self._metrics.count_refusal("http", self._method_of(scope), "PERMISSION_DENIED")
+                    self._metrics.count_answer("http", self._method_of(scope), "PERMISSION_DENIED")
                 answer = error_response(HTTPException(HTTPStatus.FORBIDDEN, refusal), self._error_body)
                 await answer(scope, receive, send)
                 return
@@ -122,12 +122,12 @@ class AccessMiddleware:
             try:
                 usage = self._authenticator.admit(Headers(scope=scope).get("authorization", ""), subjects)
             except PermissionDenied as error:
-                self._metrics.count_refusal("http", self._method_of(scope), "UNAUTHENTICATED")
+                self._metrics.count_answer("http", self._method_of(scope), "UNAUTHENTICATED")
                 refusal = HTTPException(HTTPStatus.UNAUTHORIZED, message(error), {"WWW-Authenticate": "Bearer"})
                 await error_response(refusal, self._error_body)(scope, receive, send)
                 return
             except QuotaExceeded as error:
-                self._metrics.count_refusal("http", self._method_of(scope), "RESOURCE_EXHAUSTED")
+                self._metrics.count_answer("http", self._method_of(scope), "RESOURCE_EXHAUSTED")
                 await error_response(error, self._error_body)(scope, receive, send)
                 return
             try:

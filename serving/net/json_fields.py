@@ -31,7 +31,9 @@ OR_NULL = _OrNull()
 
 
 class NullsBody(BaseModel):
-    """A body in which an optional key with null counts as absent."""
+    """A body without unknown keys, in which an optional key with null counts as absent."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     @model_validator(mode="after")
     def _leave_nulls_out(self) -> NullsBody:

@@ -66,22 +66,19 @@ class RequestMetrics:
     def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
         """Count and log a finished call of ``caller()``. ``code``: name of its gRPC status code."""
         self._seconds(caller().tenant, transport, method).observe(seconds)
-        self._count(transport, method, code, seconds)
-
-    def count_refusal(self, transport: str, method: str, code: str) -> None:
-        """Count and log a call that was refused before it began. It has no duration."""
-        self._count(transport, method, code, 0.0)
+        self.count_answer(transport, method, code, seconds)
 
     @contextmanager
     def count_refusals(self, transport: str, method: str) -> Iterator[None]:
-        """Count errors of the ``with`` block with ``count_refusal``. The block decides whether a call may begin."""
+        """Count errors of the ``with`` block as refusals. The block decides whether a call may begin."""
         try:
             yield
         except SuffolkError as error:
-            self.count_refusal(transport, method, grpc_code(error).name)
+            self.count_answer(transport, method, grpc_code(error).name)
             raise
 
-    def _count(self, transport: str, method: str, code: str, seconds: float) -> None:
+    def count_answer(self, transport: str, method: str, code: str, seconds: float = 0.0) -> None:
+        """Count and log an answer. ``seconds``: duration of the call; 0 for a call that was refused before it began."""
         tenant = caller().tenant
         self._requests(tenant, transport, method, code).inc()
         if code == "RESOURCE_EXHAUSTED":

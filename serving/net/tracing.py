@@ -95,7 +95,7 @@ def server_span(name: str, headers: Mapping[str, str]) -> Iterator[None]:
 
 
 class ClientSpan:
-    """A span of a call of another service. It may end in any thread.
+    """A span of a call of another service. It ends with its ``with`` block, or with ``end`` in any thread.
 
     Attributes:
         metadata: what to send with the call: trace and request id, if there are any, else None.
@@ -105,11 +105,23 @@ class ClientSpan:
         self._span = span
         self.metadata = metadata
 
-    def end(self, error: Exception | None = None) -> None:
-        """End the span. ``error``: what the call raised."""
-        if self._span is not None:
-            _record(self._span, error)
-            self._span.end()
+    def __enter__(self) -> ClientSpan:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the span. ``error``: what the call raised; its gRPC status code marks the span."""
+        if self._span is None:
+            return
+        if error is not None:
+            from opentelemetry.trace import StatusCode
+
+            self._span.set_status(StatusCode.ERROR)
+            code = grpc_code(error).name if isinstance(error, SuffolkError) else "UNKNOWN"
+            self._span.set_attribute("error.type", code)
+        self._span.end()
 
 
 def start_client_span(method: str, queries: int) -> ClientSpan:
@@ -125,25 +137,3 @@ def start_client_span(method: str, queries: int) -> ClientSpan:
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier, set_span_in_context(span))
     return ClientSpan(span, (*known, *carrier.items()))
-
-
-@contextmanager
-def client_span(method: str, queries: int) -> Iterator[Metadata | None]:
-    """The same as ``start_client_span``, for the ``with`` block. Yields the metadata to send."""
-    span = start_client_span(method, queries)
-    try:
-        yield span.metadata
-    except Exception as error:
-        span.end(error)
-        raise
-    span.end()
-
-
-def _record(span: Any, error: Exception | None) -> None:
-    """Mark a failed span with the gRPC status code of its error."""
-    if error is None:
-        return
-    from opentelemetry.trace import StatusCode
-
-    span.set_status(StatusCode.ERROR)
-    span.set_attribute("error.type", grpc_code(error).name if isinstance(error, SuffolkError) else "UNKNOWN")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
 import grpc
@@ -33,9 +33,6 @@ from suffolk.serving.worker.service import DecodeService
 from suffolk.serving.worker.settings import require_known, unpack_settings
 from suffolk.serving.worker.wire import pack_step, unpack_options
 
-OnEnd = Callable[[Callable[[], None]], bool]
-"""Registers a callback for the end of the call. Returns False if the call has already ended."""
-
 
 class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
     """Passes protobuf messages to ``DecodeService``."""
@@ -46,8 +43,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
     def Generate(
         self, request: decode_pb2.GenerateRequest, context: grpc.ServicerContext
     ) -> Iterator[decode_pb2.GenerateReply]:
-        replies = self._replies(request, context.add_callback)
-        yield from self._service.slow_clients.watch_stream(replies, context.cancel)
+        yield from self._service.slow_clients.watch_stream(self._replies(request, context), context.cancel)
 
     def GetInfo(
         self, request: decode_pb2.GetWorkerInfoRequest, context: grpc.ServicerContext
@@ -55,18 +51,18 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
         return self._service.info()
 
     def _replies(
-        self, request: decode_pb2.GenerateRequest, on_end: OnEnd
+        self, request: decode_pb2.GenerateRequest, context: grpc.ServicerContext
     ) -> Generator[decode_pb2.GenerateReply, None, None]:
         """The replies to one request.
 
         The request's slot is free when the text has ended, even if replies are unread.
         """
         service = self._service
-        with service.admit("Generate") as outcome:
+        with service.metrics.measure_call("grpc", "Generate") as outcome, service.admission.admit_call():
             call = unpack_call(request, service.engine.target, service.engine.capacity)
             generation, shows_sources = service.start(call), service.shows_sources(call)
-            if not on_end(generation.cancel):  # after a normal end, cancelling has no effect
-                generation.cancel()
+            if not context.add_callback(generation.cancel):  # False: the call has ended
+                generation.cancel()  # after a normal end, cancelling has no effect
             joiner = StepJoiner(service.stream_interval)
             for step in generation:
                 if step.finish:

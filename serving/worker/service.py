@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -106,19 +106,6 @@ class DecodeService:
     def set_stream_interval(self, milliseconds: float) -> None:
         """Change ``stream_interval`` for the streams that begin later."""
         self.stream_interval = milliseconds / 1000
-
-    @contextmanager
-    def admit(self, method: str) -> Iterator[CallOutcome]:
-        """Measure and admit a gRPC call, which generates one text.
-
-        An HTTP call is admitted after its body is read, because the body names the number of texts (``openai/endpoint.py``).
-
-        Raises:
-            ResourceExhausted: the queue is full.
-            Unavailable: the worker is stopping.
-        """
-        with self.metrics.measure_call("grpc", method) as outcome, self.admission.admit_call():
-            yield outcome
 
     def start(self, call: GenerateCall) -> Generation:
         """Start one text of an admitted call.

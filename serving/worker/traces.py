@@ -21,7 +21,6 @@ ANSWER_NODES = 1 << 16
 """The most nodes of an answer, about 8 MB of JSON."""
 Passages = dict[str, Any]
 """The passages of one datastore, ready for JSON (docs/reference/step-trace.md)."""
-NO_MATCH = Match(0, 0)
 MAX_PASSAGES = 20
 """The most passages of one datastore in an answer."""
 MAX_FOLLOWING = 64
@@ -94,7 +93,7 @@ def find_passages(
     facts: Passages = {"datastore": store.name}
     try:
         known = known_end(np.array(context, np.int32), store.vocab_size)[-int(store.info()["order_depth"]) :].tolist()
-        match = store.lookup(known, max(1, len(known))) if known else NO_MATCH
+        match = store.lookup(known, max(1, len(known))) if known else Match(0, 0)
         pattern = known[len(known) - match.length :]
         places = store.occurrences(pattern, limit, following) if pattern else []
     except SuffolkError as error:

@@ -39,13 +39,13 @@ def unpublished_note(store: str | Path) -> str | None:
     if not has_log(Path(store)):
         return None
     try:
-        found = unpublished(Path(store))
+        documents, tokens = unpublished(Path(store))
     except (Corruption, Unsupported) as error:
         return f"the log cannot be read, so its documents are not counted: {error}"
-    if not found.documents:
+    if not documents:
         return None
     return (
-        f"{count(found.documents, 'document')} ({count(found.tokens, 'token')}) in {log_folder(Path(store))}; "
+        f"{count(documents, 'document')} ({count(tokens, 'token')}) in {log_folder(Path(store))}; "
         f"'suffolk serve --live {store}' serves them too"
     )
 

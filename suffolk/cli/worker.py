@@ -27,7 +27,7 @@ from suffolk.cli.worker_options import Options
 from suffolk.datastore.appendable import Appendable
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.clients.fanout.appendable import connect_to_append
+from suffolk.serving.clients.fanout.appendable import AppendableFanout
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
@@ -85,7 +85,7 @@ def opened_memory(name: str | None, model: str) -> AbstractContextManager[Append
     """
     if name is None:
         return nullcontext()
-    return connect_to_append(name) if names_several(name) else open_appendable(name, model)
+    return AppendableFanout(name) if names_several(name) else open_appendable(name, model)
 
 
 def require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:

@@ -18,7 +18,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.worker.openai.tool_calls import ToolCall
+from suffolk.serving.worker.openai.tool_calls import ToolCall, ToolCallParser
 from suffolk.serving.worker.openai.tool_choice import read_tool_choice
 from suffolk.serving.worker.openai.tool_format import find_format
 from tests.support.drafters import eager_decoder
@@ -88,7 +88,7 @@ def test_a_required_call_is_made(target: Target) -> None:
     text = text_of(
         target, [("user", "What is the weather in Vienna?")], SamplingSettings(100, grammar=grammar), [WEATHER]
     )
-    parser = tools.parser(form)
+    parser = ToolCallParser(form, tools.functions)
     [call] = parser.push(text) + parser.finish()
     assert isinstance(call, ToolCall)
     jsonschema.validate(json.loads(call.arguments), WEATHER["function"]["parameters"])  # type: ignore[index]

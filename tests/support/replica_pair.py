@@ -68,7 +68,7 @@ class Following:
         self.follower.member.end_following()
 
     def _repeat(self, records: bytes, ahead: tuple[int, int] | None) -> int:
-        return self.follower.member.repeat(records_of(records), self._epoch, ahead, self.leader.now())
+        return self.follower.member.repeat(records_of(records), self._epoch, ahead, self.leader.writer.clock.now())
 
 
 def follow(leader: ReplicatedStore, follower: ReplicatedStore) -> Following:

@@ -30,9 +30,8 @@ from suffolk.datastore.errors import (
     Unavailable,
     Unsupported,
 )
-from suffolk.serving.clients.fanout.datastore import FanoutDatastore, open_servers
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
-from suffolk.serving.clients.fanout.servers import Servers
 from suffolk.serving.clients.fanout.topology import shard_of
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.net.url import tenant_of
@@ -52,11 +51,6 @@ _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_sec
 """Numbers of ``LiveStats`` whose maximum is taken, because each shard counts on its own."""
 
 
-def connect_to_append(name: str, deadline: float | None = None) -> AppendableFanout:
-    """Open the live datastore at an address with several servers. The arguments and errors are those of ``connect_several``."""
-    return AppendableFanout(*open_servers(name, deadline))
-
-
 class Leader(NamedTuple):
     """The copy that led last, and its epoch. ``remote`` is None before the first call, and after a failed call."""
 
@@ -74,8 +68,8 @@ class AppendableFanout(FanoutDatastore, Appendable):
     repeated deletion counts only the documents that were left.
     """
 
-    def __init__(self, servers: Servers, deadline: float) -> None:
-        super().__init__(servers, deadline)
+    def __init__(self, name: str, deadline: float | None = None) -> None:
+        super().__init__(name, deadline)
         self._leaders: dict[str, Leader] = {}  # by the first URL of a shard
 
     def append_batch(

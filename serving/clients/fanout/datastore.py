@@ -29,38 +29,29 @@ _THREADS = 4
 """Calls of ``draft_batch_future`` at a time. A drafter has one in flight."""
 
 
-def connect_several(name: str, deadline: float | None = None) -> FanoutDatastore:
-    """Open the datastore at an address with several servers (``topology.py``).
-
-    Args:
-        deadline: seconds that a draft or lookup may take; None uses the address's deadline, else DEFAULT_DEADLINE.
-
-    Raises:
-        InvalidArgument: the address is malformed, or two servers differ in their vocabulary or tokenizer.
-        NotFound: the topology file cannot be read.
-        Others as ``connect``, if no server answers.
-    """
-    return FanoutDatastore(*open_servers(name, deadline))
-
-
-def open_servers(name: str, deadline: float | None) -> tuple[Servers, float]:
-    """The connected servers, and the seconds that a draft or lookup may take. Arguments and errors as ``connect_several``."""
-    address = parse_address(name)
-    if deadline is None:
-        deadline = address.deadline or DEFAULT_DEADLINE
-    check_deadline(deadline, MAX_DEADLINE)
-    return Servers(name, address, deadline), deadline
-
-
 class FanoutDatastore(Retriever):
-    """A ``Retriever`` over several draft services. Thread-safe. ``connect_several`` makes it.
+    """A ``Retriever`` over several draft services. Thread-safe.
 
     Each call goes to one replica. A failed call is sent to another replica. A late call is sent to a second replica as
     well. If no replica answers in time, errors are as in ``RemoteDatastore``.
     """
 
-    def __init__(self, servers: Servers, deadline: float) -> None:
-        self.url, self.deadline, self.servers = servers.name, deadline, servers
+    def __init__(self, name: str, deadline: float | None = None) -> None:
+        """Open the datastore at the address ``name`` of several servers (``topology.py``).
+
+        Args:
+            deadline: seconds that a draft or lookup may take; None uses the address's deadline, else DEFAULT_DEADLINE.
+
+        Raises:
+            InvalidArgument: the address is malformed, or two servers differ in their vocabulary or tokenizer.
+            NotFound: the topology file cannot be read.
+            Others as ``connect``, if no server answers.
+        """
+        address = parse_address(name)
+        self.url = name
+        self.deadline = address.deadline or DEFAULT_DEADLINE if deadline is None else deadline
+        check_deadline(self.deadline, MAX_DEADLINE)
+        self.servers = Servers(name, address, self.deadline)
         self._selected: tuple[str, ...] | None = None
         self._pool = ThreadPoolExecutor(_THREADS, "suffolk-fanout-call")
 

@@ -12,19 +12,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
+from suffolk.datastore.settings import from_json
 from suffolk.serving.integrations.core import DraftCore
-from suffolk.serving.integrations.options import IntegrationOptions, read_options
+from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context
-
-Inserted = Callable[[Sequence[Sequence[int]]], None]
-"""Receives the sequences that SGLang inserts: the last tokens of each running request, after each step."""
 
 
 class DatastoreCorpus:
@@ -39,14 +37,10 @@ class DatastoreCorpus:
         draft_token_num: nodes of a tree; node 0 is the last token of the context.
     """
 
-    def __init__(self, core: DraftCore, draft_token_num: int, on_insert: Inserted | None = None) -> None:
-        """Takes ownership of ``core``: ``close`` closes the core.
-
-        ``on_insert``: receives inserted sequences, for example to append them to a datastore.
-        """
+    def __init__(self, core: DraftCore, draft_token_num: int) -> None:
+        """Takes ownership of ``core``: ``close`` closes the core."""
         self.draft_token_num = draft_token_num
         self._core = core
-        self._on_insert = on_insert
         self._known: set[str] = set()
 
     def batch_get(
@@ -72,12 +66,10 @@ class DatastoreCorpus:
         return tokens.astype(np.int64).ravel(), masks.astype(np.int64).ravel()
 
     def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None:
-        """Pass the last tokens of running requests to ``on_insert``. The core already knows these tokens."""
-        if self._on_insert is not None:
-            self._on_insert(batch_tokens)
+        """Does nothing: the core already knows these tokens, the last ones of running requests."""
 
     def synchronize(self) -> None:
-        """Does nothing: inserts are synchronous."""
+        """Does nothing: no insert is pending."""
 
     def erase_match_state(self, req_ids: Iterable[str]) -> None:
         """End requests."""
@@ -162,7 +154,7 @@ def options_of(text: str) -> IntegrationOptions:
         raise InvalidArgument(
             f'{VARIABLE} is not JSON ({error}); give an object such as {{"datastores": ["store/"]}}'
         ) from None
-    return read_options(values, VARIABLE)
+    return from_json(IntegrationOptions, values, VARIABLE)
 
 
 def make_core(options: IntegrationOptions, vocab_size: int, model: str, tokenizer: str, ranks: int) -> DraftCore:

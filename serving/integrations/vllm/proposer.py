@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.settings import from_json
 from suffolk.serving.integrations.core import CHAIN_MATCHES, DraftCore, FinishedText
-from suffolk.serving.integrations.options import read_options
+from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context
 from suffolk.serving.integrations.vllm.patches import KEY, SUPPORTED, allow_no_rows, is_supported, wrap
 
@@ -33,12 +34,11 @@ class Proposer:
     _host_drafts: ClassVar[bool] = False
 
     def __init__(self, vllm_config: Any) -> None:
-        """Raises Unsupported for an unsupported version of vLLM, and the errors of ``read_options`` and ``DraftCore``."""
+        """Raises Unsupported for an unsupported version of vLLM, and the errors of ``read_config`` and ``DraftCore``."""
         require_version()
         allow_no_rows()
         model, speculative = vllm_config.model_config, vllm_config.speculative_config
-        additional = getattr(vllm_config, "additional_config", None) or {}
-        options = read_options(additional.get(KEY, {}), f"additional_config[{KEY!r}]")
+        options = read_config(vllm_config)
         self._neural_tokens = options.neural_tokens
         self._most, self._max_length = int(speculative.num_speculative_tokens), int(model.max_model_len)
         self._core: DraftCore | None = None
@@ -130,6 +130,12 @@ def require_version() -> None:
         raise Unsupported(
             f"vLLM is {vllm.__version__}; suffolk.vllm.Proposer is written for {' and '.join(SUPPORTED)}; install one of them"
         )
+
+
+def read_config(vllm_config: Any) -> IntegrationOptions:
+    """Suffolk's options in vLLM's configuration. Raises InvalidArgument if they are malformed."""
+    additional = getattr(vllm_config, "additional_config", None) or {}
+    return from_json(IntegrationOptions, additional.get(KEY, {}), f"additional_config[{KEY!r}]")
 
 
 def _is_output_rank() -> bool:

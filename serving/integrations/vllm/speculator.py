@@ -12,10 +12,8 @@ import torch
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.integrations.core import DraftCore
-from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.integrations.vllm.patches import KEY
-from suffolk.serving.integrations.vllm.proposer import require_version
+from suffolk.serving.integrations.vllm.proposer import read_config, require_version
 
 _WIDTH = 64
 """Nodes of a request's tree, with the root. The tree must hold the tokens of the running pass and the drafts after them."""
@@ -43,10 +41,8 @@ class Speculator:
         if vllm_config.parallel_config.world_size > 1:
             raise Unsupported("suffolk.vllm.Speculator drafts on one GPU; set tensor and pipeline parallelism to 1")
         model, most = vllm_config.model_config, int(vllm_config.speculative_config.num_speculative_tokens)
-        additional = getattr(vllm_config, "additional_config", None) or {}
-        options = read_options(additional.get(KEY, {}), f"additional_config[{KEY!r}]")
         tokenizer = None if model.skip_tokenizer_init else model.tokenizer
-        self._core = DraftCore(options, model.get_vocab_size(), model.model, tokenizer)
+        self._core = DraftCore(read_config(vllm_config), model.get_vocab_size(), model.model, tokenizer)
         self._device, self._states, self._most = device, req_states, most
         rows, pinned = int(req_states.max_num_reqs), device.type == "cuda"
         self._lengths = torch.zeros(rows, dtype=torch.int64, pin_memory=pinned)

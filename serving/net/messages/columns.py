@@ -70,14 +70,9 @@ def unpack_max_nodes(data: bytes) -> int | list[int]:
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-def pack_least_counts(counts: Sequence[int]) -> bytes:
-    return np.array(counts, COUNT).tobytes()
-
-
-def unpack_least_counts(data: bytes) -> list[int]:
-    """The field ``least_counts`` of a request. Raises InvalidArgument if it is malformed."""
-    counts: list[int] = unpack(data, COUNT, "least_counts").tolist()
-    return counts
+def pack_counts(counts: Iterable[int]) -> bytes:
+    """Counts as a column."""
+    return np.fromiter(counts, COUNT).tobytes()
 
 
 def pack_trees(trees: Sequence[DraftTree]) -> draft_pb2.DraftReply:
@@ -89,7 +84,7 @@ def pack_trees(trees: Sequence[DraftTree]) -> draft_pb2.DraftReply:
         counts=_join(counts, COUNT),
         sizes=pack_sizes(map(len, trees)),
         match_lengths=pack_sizes(tree.match_length for tree in trees),
-        match_counts=np.array([tree.match_count for tree in trees], COUNT).tobytes(),
+        match_counts=pack_counts(tree.match_count for tree in trees),
     )
 
 
@@ -142,10 +137,6 @@ def unpack_paths(request: draft_pb2.CountRequest, queries: int) -> list[Paths]:
     return list(map(Paths, tokens, parents))
 
 
-def pack_counts(counts: Sequence[int]) -> draft_pb2.CountReply:
-    return draft_pb2.CountReply(counts=np.array(counts, COUNT).tobytes())
-
-
 def unpack_counts(reply: draft_pb2.CountReply, trees: Sequence[Paths]) -> list[npt.NDArray[np.uint64]]:
     """The counts of each tree's nodes. Raises InvalidArgument if their number is wrong."""
     sizes = [len(tree.tokens) for tree in trees]
@@ -157,7 +148,7 @@ def unpack_counts(reply: draft_pb2.CountReply, trees: Sequence[Paths]) -> list[n
 def pack_matches(matches: Sequence[Match]) -> draft_pb2.LookupReply:
     return draft_pb2.LookupReply(
         match_lengths=pack_sizes(match.length for match in matches),
-        match_counts=np.array([count for _, count in matches], COUNT).tobytes(),
+        match_counts=pack_counts(match.count for match in matches),
     )
 
 

@@ -26,7 +26,7 @@ from suffolk.serving.net.messages.choices import unpack_choices
 from suffolk.serving.net.messages.documents import unpack_documents, unpack_groups
 from suffolk.serving.net.messages.replies import pack_occurrences
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.net.tokens import unpack_tokens
+from suffolk.serving.net.tokens import unpack, unpack_tokens
 from suffolk.serving.store.draft_service import streams
 from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
 from suffolk.serving.store.draft_service.service import DraftService, Expired
@@ -67,7 +67,8 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         contexts = columns.unpack_contexts(request)
         trees = columns.unpack_paths(request, len(contexts))
         choices = unpack_choices(request.datastores)
-        return columns.pack_counts(self.service.count(choices, contexts, trees, _expiry(context)))
+        counts = self.service.count(choices, contexts, trees, _expiry(context))
+        return draft_pb2.CountReply(counts=columns.pack_counts(counts))
 
     @_one_call
     def Occurrences(
@@ -175,7 +176,7 @@ def draft_query(request: draft_pb2.DraftRequest) -> ContextQuery:
     return lookup_query(request)._replace(
         max_depth=_value_or(request, "max_depth", context_query.DEFAULT_MAX_DEPTH),
         max_nodes=columns.unpack_max_nodes(request.max_nodes),
-        least_counts=columns.unpack_least_counts(request.least_counts),
+        least_counts=unpack(request.least_counts, columns.COUNT, "least_counts").tolist(),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import BeforeValidator, FailFast, Field
 from starlette.requests import Request
 
 from suffolk.datastore import limits
@@ -31,7 +31,6 @@ from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
 class StoreBody(NullsBody):
     """The name of a live datastore."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     datastore: Name = ""
 
 
@@ -44,7 +43,6 @@ def _without_nulls(metadata: Any) -> Any:
 class DocumentBody(NullsBody):
     """A document to append: token ids or a text."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     tokens: Annotated[TokenIds, OR_NULL] = []
     text: str | None = None
     id: str | None = None

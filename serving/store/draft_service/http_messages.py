@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import ConfigDict, FailFast, Field
+from pydantic import FailFast, Field
 
 from suffolk.datastore import context_query, limits
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
@@ -33,7 +33,6 @@ TokenIds = Annotated[list[Token], FailFast()]
 class ChoiceBody(NullsBody):
     """A datastore to search, its weight, and its group: one for all contexts, or a list with a group or null for each context."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     name: str
     weight: Annotated[Int, Field(ge=1, le=MAX_WEIGHT), OR_NULL] = 1
     group: str | list[str | None] | None = None
@@ -42,7 +41,6 @@ class ChoiceBody(NullsBody):
 class StoresBody(NullsBody):
     """``datastores`` searches several datastores as one; ``datastore`` names a single one."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     datastore: Name = ""
     datastores: Annotated[list[ChoiceBody], OR_NULL] = []
 
@@ -101,7 +99,6 @@ class DraftBody(LookupBody):
 class TreeBody(NullsBody):
     """Continuations of one context as the columns of a tree."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     tokens: TokenIds
     parents: TokenIds
 

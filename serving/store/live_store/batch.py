@@ -159,8 +159,6 @@ KEY_SECONDS = 600
 """How long a key is remembered."""
 MOST_KEYS = 1 << 16
 """Most keys that are remembered. The oldest keys are dropped first."""
-NO_KEY = FORGET
-"""The key of an append without a key."""
 
 
 class AppendKeys:

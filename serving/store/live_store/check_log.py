@@ -32,14 +32,6 @@ class LogReport:
     torn: TornTail | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unpublished:
-    """The documents and tokens that are in the log alone."""
-
-    documents: int
-    tokens: int
-
-
 def check_log(store: Path) -> LogReport:
     """Read the log of ``store``, and check each record: checksum, order, ids and origins. Another process may append meanwhile.
 
@@ -66,8 +58,8 @@ def check_log(store: Path) -> LogReport:
     )
 
 
-def unpublished(store: Path) -> Unpublished:
-    """The documents that only a process with ``store`` open for appending can search.
+def unpublished(store: Path) -> tuple[int, int]:
+    """Count the documents that only a process with ``store`` open for appending can search, and their tokens.
 
     Raises:
         Corruption, Unsupported: the log cannot be read.
@@ -75,7 +67,7 @@ def unpublished(store: Path) -> Unpublished:
     log = read_shared_log(log_folder(store))
     manifest = published(store)  # read last: what was published meanwhile is not counted
     left = list(replay(log.changes, manifest.live_sequence if manifest is not None else 0).batches)
-    return Unpublished(sum(len(each.lengths) for each in left), sum(len(each.tokens) for each in left))
+    return sum(len(each.lengths) for each in left), sum(len(each.tokens) for each in left)
 
 
 def _check_order(log: RecoveredLog) -> None:

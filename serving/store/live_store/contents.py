@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
-from suffolk.datastore.documents import NO_METADATA, Metadata, check_group, check_source, checked_metadata
-from suffolk.datastore.documents import Origin as FileOrigin
+from suffolk.datastore.documents import NO_METADATA, Metadata, Origin, check_group, check_source, checked_metadata
 from suffolk.datastore.query import Query
 from suffolk.serving.store.live_store.record import Change
 
@@ -31,10 +30,6 @@ class LiveOrigin(NamedTuple):
     source: str | None = None
     metadata: Metadata = NO_METADATA
     group: str | None = None
-
-    def fields(self) -> FileOrigin:
-        """The origin that conditions of ``suffolk.datastore.query`` select by."""
-        return FileOrigin(self.source, self.metadata)
 
 
 @dataclass(slots=True)
@@ -103,10 +98,10 @@ def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
     for page in live_pages(index, end, tokens=False):
         rows = zip(page.sequences.tolist(), page.lengths.tolist(), page.origins, strict=True)
         for sequence, length, packed in rows:
-            origin = unpack_origin(packed).fields()
-            found.fields.update(origin.metadata)
-            found.sources.add(origin.source)
-            if query.matches(origin):
+            source, metadata, _ = unpack_origin(packed)
+            found.fields.update(metadata)
+            found.sources.add(source)
+            if query.matches(Origin(source, metadata)):
                 found.sequences.append(sequence)
                 found.tokens += length
     return found

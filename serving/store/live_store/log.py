@@ -133,19 +133,17 @@ class Log:
             self._written -= size
             self._synced = min(self._synced, self._written)
 
-    def acknowledge(self, offset: int) -> bool:
-        """With ``always``, wait until everything up to ``offset`` is on disk. Returns whether it is on disk.
+    def acknowledge(self, offset: int | None = None) -> bool:
+        """With ``always``, wait until everything up to ``offset`` (default: everything written) is on disk. Returns whether
+        it is on disk.
 
         Raises:
             Unavailable: the sync failed; it is unknown what is on disk. The log takes no more changes.
         """
+        offset = self._written if offset is None else offset
         if self._durability == ALWAYS:
             self.sync(offset)
         return self._synced >= offset
-
-    def acknowledge_all(self) -> bool:
-        """The same as ``acknowledge``, for everything that is written."""
-        return self.acknowledge(self._written)
 
     def sync(self, offset: int | None = None) -> None:
         """Sync the file unless everything up to ``offset`` (default: everything written) is on disk already.

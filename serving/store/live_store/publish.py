@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import count, groupby
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.build_index.delete import deleted_sources, write_deletions
 from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
-from suffolk.build_index.token_file import TokenFile
+from suffolk.build_index.token_file import Document, write_segments
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import open_datastore
@@ -21,14 +20,11 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, now
 from suffolk.datastore.open_segment import OpenSegment
 from suffolk.datastore.readers import READERS_NAME
-from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
+from suffolk.datastore.segment import SegmentEntry, merge_segments
 from suffolk.serving.store.live_store.contents import unpack_origin
 from suffolk.serving.store.live_store.identity import LIVE_NAME, StoreIdentity, published
 from suffolk.serving.store.live_store.record import Change
 from suffolk.serving.store.live_store.settings import LiveSettings
-
-_Document = tuple[npt.NDArray[Any], int, bytes]
-"""Tokens, time and origin."""
 
 
 def publish_live(
@@ -55,25 +51,21 @@ def publish_live(
         through, pages = take()
 
         def make() -> Manifest:
-            generation = 1 if base is None else base.generation + 1
-            entries = tuple(write_live_segments(workspace, identity, pages, generation, settings))
+            if base is None:
+                new = Manifest(1, (), identity.vocab_size, identity.order_depth, identity.tokenizer, now())
+            else:
+                new = base.next()
+            periods = groupby(_documents(pages), lambda document: period(document[3] or 0, settings))
+            most_tokens = min(settings.most_segment_tokens, DEFAULT_SEGMENT_TOKENS)
+            groups = (group for _, group in periods)
+            entries = tuple(write_segments(workspace, new, groups, settings.threads, most_tokens))
             failpoint("flush.written")
             merged = _to_merge(store, base, entries, settings)
-            if base is not None and merged:
-                entries = (merge_live_segments(workspace, (*merged, *entries), generation, settings.threads),)
+            if merged:
+                entries = (merge_live_segments(workspace, (*merged, *entries), new.generation, settings.threads),)
                 failpoint("flush.merged")
-            if base is None:
-                return Manifest(
-                    generation,
-                    entries,
-                    identity.vocab_size,
-                    identity.order_depth,
-                    identity.tokenizer,
-                    now(),
-                    live_sequence=through,
-                )
-            kept = base.segments[: len(base.segments) - len(merged)]
-            return base.next(segments=(*kept, *entries), live_sequence=through)
+            kept = new.segments[: len(new.segments) - len(merged)]
+            return replace(new, segments=(*kept, *entries), live_sequence=through)
 
         return workspace.publish_change(make)
 
@@ -135,17 +127,6 @@ def _to_merge(
     return tuple(chosen)
 
 
-def write_live_segments(
-    workspace: Workspace, identity: StoreIdentity, pages: Iterable[Change], generation: int, settings: LiveSettings
-) -> Iterator[SegmentEntry]:
-    """Write the documents of ``pages`` as segments of ``generation``. A segment holds documents of one ``period``, and about
-    ``most_segment_tokens`` at most."""
-    numbers = count()
-    for _, documents in groupby(_documents(pages), lambda document: period(document[1], settings)):
-        while (entry := _write(workspace, identity, documents, generation, next(numbers), settings)) is not None:
-            yield entry
-
-
 def merge_live_segments(
     workspace: Workspace, entries: Sequence[SegmentEntry], generation: int, threads: int
 ) -> SegmentEntry:
@@ -159,7 +140,7 @@ def merge_live_segments(
         segment = _native.Segment(str(path))
         segment.verify("checksums")  # merging would write valid checksums for damaged tokens
         for source, metadata in OpenSegment(segment, entry).origins():
-            table.add(source or "", metadata)
+            table.add(source, metadata)
     newest = max(entry.live_time or 0 for entry in entries)
     name = workspace.segment_name(generation, len(entries), newest)
     no_documents = np.empty(0, np.uint32)
@@ -177,42 +158,8 @@ def period(time: int, settings: LiveSettings) -> int:
     return time // settings.segment_seconds if settings.segment_seconds else 0
 
 
-def _write(
-    workspace: Workspace,
-    identity: StoreIdentity,
-    documents: Iterator[_Document],
-    generation: int,
-    number: int,
-    settings: LiveSettings,
-) -> SegmentEntry | None:
-    """A segment of the next ``documents``; None if there are none."""
-    dtype = token_dtype(identity.vocab_size)
-    end = np.array([separator(dtype)], dtype)
-    table, newest = DocumentTableWriter(), 0
-    most_tokens = min(settings.most_segment_tokens, DEFAULT_SEGMENT_TOKENS)
-    with TokenFile(workspace.tokens, dtype) as file:
-        for tokens, time, origin in documents:
-            file.append(tokens.astype(dtype))
-            file.append(end)
-            source, metadata, _ = unpack_origin(origin)
-            table.add(source or "", metadata)
-            newest = max(newest, time)
-            if file.tokens >= most_tokens:
-                break
-        if file.tokens == 0:
-            return None
-        entry = write_segment(
-            workspace.new_segment(workspace.segment_name(generation, number, newest)),
-            file.mapped(),
-            vocab_size=identity.vocab_size,
-            order_depth=identity.order_depth,
-            fingerprint=identity.tokenizer,
-            documents=table.finish(),
-            threads=settings.threads,
-        )
-        return workspace.name_by_content(entry)
-
-
-def _documents(pages: Iterable[Change]) -> Iterator[_Document]:
+def _documents(pages: Iterable[Change]) -> Iterator[Document]:
     for page in pages:
-        yield from zip(page.texts(), page.times.tolist(), page.origins, strict=True)
+        for tokens, time, origin in zip(page.texts(), page.times.tolist(), page.origins, strict=True):
+            source, metadata, _ = unpack_origin(origin)
+            yield tokens, source, metadata, time

@@ -17,11 +17,11 @@ from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
-from suffolk.serving.store.live_store.batch import NO_KEY, AppendBatch, AppendKeys, displaced
+from suffolk.serving.store.live_store.batch import AppendBatch, AppendKeys, displaced
 from suffolk.serving.store.live_store.contents import add, live_pages, ungrouped_tokens
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import Log
-from suffolk.serving.store.live_store.record import Change, ChangeFeed, KeyedAppend, Record, encode_body
+from suffolk.serving.store.live_store.record import FORGET, Change, ChangeFeed, KeyedAppend, Record, encode_body
 from suffolk.serving.store.live_store.recovery import recover
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.times import RemovedText, StoreClock
@@ -102,15 +102,15 @@ class LiveWriter:
             self._require_lead()
             made = None if key is None else self.keys.find(key, count, len(batch.tokens))
             if made is None:
-                made = self._append(batch, replaces, key or NO_KEY)
+                made = self._append(batch, replaces, key)
         if made.replaced:
             self.removed_text.note_replaced()
         failpoint("append.visible")
-        durable = self.log.acknowledge_all()
+        durable = self.log.acknowledge()
         return Appended(made.sequence, made.documents, made.tokens, made.replaced, durable)
 
-    def remove(self, sequences: Sequence[int]) -> bool:
-        """Remove documents in memory; unknown numbers are ignored. Returns whether the change is on disk.
+    def remove(self, sequences: Sequence[int]) -> None:
+        """Remove documents in memory; unknown numbers are ignored.
 
         Raises:
             ResourceExhausted, Unavailable: as ``append``.
@@ -121,7 +121,7 @@ class LiveWriter:
             position = self._make(Change(removed=np.append(wanted, self._own_number())))
         self.removed_text.note_replaced()
         failpoint("remove.visible")
-        return self.log.acknowledge(position)
+        self.log.acknowledge(position)
 
     def drop_before(self, sequence: int) -> None:
         """Remove the documents in memory below ``sequence``. Whole segments are dropped. From other segments, single
@@ -233,13 +233,13 @@ class LiveWriter:
         finally:
             self.index.close()
 
-    def _append(self, batch: AppendBatch, replaces: bool, key: bytes) -> KeyedAppend:
+    def _append(self, batch: AppendBatch, replaces: bool, key: bytes | None) -> KeyedAppend:
         """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
         removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
         count, first, now = len(batch.lengths), self.next_sequence, self.clock.now()
         sequences = np.arange(first, first + count, dtype=np.uint64)
-        made = KeyedAppend(key, first, count, len(batch.tokens), len(removed), now)
-        keys = [] if key == NO_KEY else [made]
+        made = KeyedAppend(key or FORGET, first, count, len(batch.tokens), len(removed), now)
+        keys = [made] if key else []
         times = np.full(count, now, np.int64)
         self._make(Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed, keys=keys))
         return made

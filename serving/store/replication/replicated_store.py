@@ -149,10 +149,6 @@ class ReplicatedStore(LiveStore):
             self.identity = adopt_identity(self.path, self.identity, identity, not self._live.stats()["documents"])
             self.scrub()  # the log may hold removed documents under keys of groups that are now invalid
 
-    def now(self) -> int:
-        """The time that a document would get, in seconds."""
-        return self.writer.clock.now()
-
     def before_close(self, call: Callable[[], None]) -> None:
         """Call ``call`` when the store is closed, before anything else."""
         self._resources.callback(call)

@@ -75,7 +75,8 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
             while not self._has_ended():
                 batch = store.feed.take(subscription, seconds)
                 replies = list(pack_records(batch.records))
-                replies[-1].position, replies[-1].digest, replies[-1].time = batch.position, batch.digest, store.now()
+                replies[-1].position, replies[-1].digest = batch.position, batch.digest
+                replies[-1].time = store.writer.clock.now()
                 yield from replies
                 seconds = HEARTBEAT_SECONDS
 

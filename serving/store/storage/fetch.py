@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,14 +42,13 @@ def fetch_segments(
     """
     _require_whole(remote, entries)
     running: deque[tuple[_Part, Future[bytes]]] = deque()
-    files = _Files(remote, manifest, folder)
     try:
         for part in _parts(folder, entries):
             if len(running) == PARALLEL:
-                meter.add(files.write(*running.popleft()))
-            running.append((part, remote.begin_read(files.name(part), part.start, part.end)))
+                meter.add(_write(remote, manifest, folder, *running.popleft()))
+            running.append((part, remote.begin_read(part.name, part.start, part.end)))
         while running:
-            meter.add(files.write(*running.popleft()))
+            meter.add(_write(remote, manifest, folder, *running.popleft()))
     finally:
         for _, reading in running:
             reading.cancel()
@@ -114,6 +113,11 @@ class _Part(NamedTuple):
     start: int
     end: int
 
+    @property
+    def name(self) -> str:
+        """The name of the segment's file at the URL."""
+        return f"{SEGMENTS_NAME}/{self.entry.name}"
+
 
 def _parts(folder: Path, entries: Sequence[SegmentEntry]) -> Iterator[_Part]:
     """The parts to fetch, in order."""
@@ -122,46 +126,28 @@ def _parts(folder: Path, entries: Sequence[SegmentEntry]) -> Iterator[_Part]:
             yield _Part(entry, start, min(start + PART_BYTES, entry.bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The files that are being fetched. For one thread."""
-
-    remote: RemoteFolder
-    manifest: Manifest
-    folder: Path
-
-    @staticmethod
-    def name(part: _Part) -> str:
-        """The name of the part's file at the URL."""
-        return f"{SEGMENTS_NAME}/{part.entry.name}"
-
-    def write(self, part: _Part, reading: Future[bytes]) -> int:
-        """Write a part when it has arrived. After the last part, verify the file and give it its name. Returns the part's
-        bytes."""
-        data = self.remote.end_read(self.name(part), part.end - part.start, reading)
-        path = _part_path(self.folder, part.entry)
-        with disk_errors(path):
-            path.touch()
-            with open(path, "r+b") as file:
-                file.seek(part.start)
-                file.write(data)
-                file.flush()
-                if part.end == part.entry.bytes:
-                    os.fsync(file.fileno())
-        failpoint("pull.part")
-        if part.end == part.entry.bytes:
-            self._verify(part)
-            path.rename(self.folder / part.entry.name)
-            failpoint("pull.segment")
-        return len(data)
-
-    def _verify(self, part: _Part) -> None:
-        path = _part_path(self.folder, part.entry)
+def _write(remote: RemoteFolder, manifest: Manifest, folder: Path, part: _Part, reading: Future[bytes]) -> int:
+    """Write a part when it has arrived. After the last part, verify the file and give it its name. Returns the part's bytes."""
+    data = remote.end_read(part.name, part.end - part.start, reading)
+    path = _part_path(folder, part.entry)
+    with disk_errors(path):
+        path.touch()
+        with open(path, "r+b") as file:
+            file.seek(part.start)
+            file.write(data)
+            file.flush()
+            if part.end == part.entry.bytes:
+                os.fsync(file.fileno())
+    failpoint("pull.part")
+    if part.end == part.entry.bytes:
         try:
-            open_segment(self.folder, replace(part.entry, name=path.name), self.manifest).native.verify("checksums")
+            open_segment(folder, replace(part.entry, name=path.name), manifest).native.verify("checksums")
         except Corruption as error:
             path.unlink()
-            raise _damaged(self.remote.place(self.name(part))) from error
+            raise _damaged(remote.place(part.name)) from error
+        path.rename(folder / part.entry.name)
+        failpoint("pull.segment")
+    return len(data)
 
 
 class Meter:

@@ -132,19 +132,16 @@ def _record(datastore: Datastore, url: str) -> None:
 
 
 def _send_missing(datastore: Datastore, remote: RemoteFolder, show: WorkProgress) -> list[SegmentEntry]:
-    """Send the segments that are not at the URL. Returns their entries."""
+    """Verify the segments that are not at the URL, and send them. Returns their entries."""
     missing = missing_segments(remote, datastore.manifest)
     if missing:
-        _verify(datastore, missing, Meter(show, "checking", sum(entry.bytes for entry in missing)))
-        _send(datastore.path, remote, missing, Meter(show, "sending", sum(entry.bytes for entry in missing)))
+        size = sum(entry.bytes for entry in missing)
+        checking = Meter(show, "checking", size)
+        for entry in missing:
+            open_segment(datastore.path / SEGMENTS_NAME, entry, datastore.manifest).native.verify("checksums")
+            checking.add(entry.bytes)
+        _send(datastore.path, remote, missing, Meter(show, "sending", size))
     return missing
-
-
-def _verify(datastore: Datastore, entries: Sequence[SegmentEntry], meter: Meter) -> None:
-    """Compare the checksums of segments on disk. Raises Corruption."""
-    for entry in entries:
-        open_segment(datastore.path / SEGMENTS_NAME, entry, datastore.manifest).native.verify("checksums")
-        meter.add(entry.bytes)
 
 
 def _send(store: Path, remote: RemoteFolder, entries: Sequence[SegmentEntry], meter: Meter) -> None:

@@ -288,8 +288,6 @@ class TokenizeBody(TemplateFields, ToolFields):
 class PassagesBody(NullsBody):
     """POST /suffolk/passages: the end of a text, whose longest part is searched in ``datastores`` (default: all)."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
-
     tokens: Annotated[list[TokenId], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR]
     datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
     limit: Annotated[Int, Field(ge=1, le=MAX_PASSAGES), OR_NULL] = 3

@@ -16,7 +16,7 @@ from suffolk.serving.worker.openai.generate_calls import chosen_tools
 from suffolk.serving.worker.openai.reasoning import ReasoningMarks, ReasoningParser, Thought, thought_of
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
-from suffolk.serving.worker.openai.tool_calls import CallReader, MoreArguments, ToolCall
+from suffolk.serving.worker.openai.tool_calls import CallReader, MoreArguments, ToolCall, ToolCallParser
 from suffolk.serving.worker.openai.tool_choice import ToolChoice
 from suffolk.serving.worker.openai.tool_format import ToolFormat
 
@@ -138,7 +138,8 @@ class ChatMessage:
         self._thought = ReasoningParser(thought) if thought is not None else None
         self._thought_tokens: int | None = None
         self._reader = CallReader() if tools is not None and tools.is_required else None
-        self._parser = tools.parser(tool_format) if tools is not None and self._reader is None else None
+        optional = tools if tools is not None and not tools.is_required else None
+        self._parser = ToolCallParser(tool_format, optional.functions) if optional is not None else None
         self._tool_format = tool_format
         self._is_named = tools is not None and tools.is_named
         self._is_single = tools is not None and tools.is_single

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
+from suffolk.build_index.conversation import REASONING
+
 MAX_PARTS = 1024
 """Most text parts of a message."""
 _TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
-_REASONING = ("reasoning", "thinking", "redacted_thinking")
-"""Types of parts with reasoning: of LangChain and Vercel's SDK, and of Mistral and Anthropic."""
 
 
 class _FirstError(FailFast):
@@ -36,7 +36,7 @@ class TextPart(BaseModel):
     @field_validator("type")
     @classmethod
     def _check_type(cls, kind: str) -> str:
-        if kind not in (*_TEXT_KINDS, *_REASONING):
+        if kind not in (*_TEXT_KINDS, *REASONING):
             raise ValueError(
                 f"the model takes text alone, in parts of type {', '.join(_TEXT_KINDS)}; leave this part out"
             )

@@ -17,7 +17,6 @@ from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.net.http_body import InvalidField, shown
 from suffolk.serving.worker.openai.json_schema import schema_text
 from suffolk.serving.worker.openai.known_fields import check_names
-from suffolk.serving.worker.openai.tool_calls import ToolCallParser
 from suffolk.serving.worker.openai.tool_format import ToolFormat
 
 MAX_TOOLS = 128
@@ -45,10 +44,6 @@ class ToolChoice:
     is_required: bool
     is_single: bool
     is_named: bool = False
-
-    def parser(self, tool_format: ToolFormat) -> ToolCallParser:
-        """A parser of one answer that may have calls and content. If calls are required, ``CallReader`` reads them."""
-        return ToolCallParser(tool_format, self.functions)
 
     def grammar(
         self,

@@ -15,7 +15,7 @@ import pytest
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.settings import from_json
-from suffolk.serving.clients.fanout.datastore import connect_several
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.copies import copies_of, with_shards
 from suffolk.serving.cluster.node import LiveFiles, find_live_files
@@ -223,7 +223,7 @@ def test_shards_are_searched_as_one_store_and_partially_while_one_is_down(tmp_pa
     try:
         addresses = [server.wait_ready(HANG) for server in servers]
         TopologyWriter().write(PublishedTopology(1, topologies_of({}, placed.stores)), tmp_path)
-        with connect_several(f"{tmp_path / 'topology-code.json'}?zone=a", 5.0) as remote:
+        with FanoutDatastore(f"{tmp_path / 'topology-code.json'}?zone=a", 5.0) as remote:
             assert remote.lookup([1, 2]) == (2, 18)
             os.kill(addresses[1].pid, signal.SIGKILL)
             found = remote.lookup([1, 2])

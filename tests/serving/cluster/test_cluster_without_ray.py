@@ -26,6 +26,10 @@ GOOD = "{name: a, folder: /a, stores: {datastores: {s: /s}}, workers: {model: /m
             GOOD.replace("{s: /s}", "{s: /s}, options: {min-count: a}"),
             "cluster.yaml: options of stores: min_count is 'a'; it must be a whole number",
         ),
+        (
+            GOOD.replace("/m", "/m, options: {8: true}"),
+            "cluster.yaml: options of workers: --set 8=true: unknown name '8'",
+        ),
         (GOOD, "suffolk: ray is not installed, and clusters need it; pip install 'suffolk[ray]'"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.clients.fanout.datastore import connect_several
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 from suffolk.serving.cluster.config import StoresConfig, config_from
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
 from suffolk.serving.cluster.server_actor import ServerProcess, server_facts
@@ -76,7 +76,7 @@ def test_workers_call_stores_that_demand_a_token_over_tls(tmp_path: Path) -> Non
     try:
         address = server.wait_ready(HANG).grpc
         TopologyWriter().write(PublishedTopology(1, topologies_of({"a": address}, config.stores)), tmp_path)
-        with connect_several(f"{tmp_path / FILE}?zone=a", 5.0) as remote:  # as a worker does
+        with FanoutDatastore(f"{tmp_path / FILE}?zone=a", 5.0) as remote:  # as a worker does
             assert remote.lookup([1, 2, 3]) == (3, 9)
         assert server_facts("store", config.stores.url(address))["version"] == __version__
         refused: list[tuple[type[SuffolkError], str]] = [

@@ -15,8 +15,9 @@ from tokenizers import Tokenizer, models
 import suffolk
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.settings import from_json
 from suffolk.serving.integrations.core import DraftCore, FinishedText
-from suffolk.serving.integrations.options import IntegrationOptions, read_options
+from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context
 from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.draft_server import serving
@@ -232,7 +233,7 @@ def test_foreign_ids_get_no_drafts(store: Datastore, tmp_path: Path) -> None:
 
 
 def test_options_are_checked() -> None:
-    assert read_options({"datastores": ["a", "grpc://b"]}, "here").datastores == ("a", "grpc://b")
+    assert from_json(IntegrationOptions, {"datastores": ["a", "grpc://b"]}, "here").datastores == ("a", "grpc://b")
     for wrong, message in [
         ({"datastore": ["a"]}, "here: unknown key 'datastore'"),
         ({"datastores": "a"}, "datastores is 'a'"),
@@ -242,7 +243,7 @@ def test_options_are_checked() -> None:
         ("a", "here is of type str"),
     ]:
         with pytest.raises(InvalidArgument, match=message):
-            read_options(wrong, "here")
+            from_json(IntegrationOptions, wrong, "here")
 
 
 def test_a_datastore_of_another_model_is_refused(tmp_path: Path) -> None:

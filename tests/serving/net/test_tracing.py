@@ -95,8 +95,8 @@ def test_a_failed_call_is_marked(spans: InMemorySpanExporter) -> None:
 
 def test_without_tracing_only_the_request_id_travels() -> None:
     assert tracing.trace_id() == ""
-    with tracing.server_span("nothing", HEADERS), tracing.client_span("Lookup", 1) as metadata:
-        assert metadata is None
+    with tracing.server_span("nothing", HEADERS), tracing.start_client_span("Lookup", 1) as span:
+        assert span.metadata is None
     target = talking_target()
     with working(target) as worker:
         made = complete(worker, {**HEADERS, "X-Request-Id": "line\tbreak"})

@@ -36,7 +36,7 @@ def test_a_copy_with_a_wrong_clock_removes_nothing_too_early(tmp_path: Path) -> 
     with make_replica(tmp_path / "x", settings) as leader, make_replica(tmp_path / "y", settings) as follower:
         lead(leader)
         leader.append([1])
-        follower.writer.clock.set(leader.now() + 7200)
+        follower.writer.clock.set(leader.writer.clock.now() + 7200)
         Following(leader, follower).close()
         lead(follower)
         follower.maintenance.work()

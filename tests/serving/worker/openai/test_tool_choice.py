@@ -13,7 +13,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.openai.history import template_messages
-from suffolk.serving.worker.openai.tool_calls import ToolCall
+from suffolk.serving.worker.openai.tool_calls import ToolCall, ToolCallParser
 from suffolk.serving.worker.openai.tool_choice import MAX_TOOLS, read_tool_choice
 from suffolk.serving.worker.openai.tool_format import FORMATS
 from tests.support.drafters import MadeUpDrafter, eager_decoder, random_tree
@@ -57,7 +57,7 @@ def test_a_required_call_is_one_whatever_is_drafted(target: Target, name: str, c
         list(run)
     assert runs[0].tokens == runs[1].tokens
     text = target.tokenizer.decode([token for token in runs[0].tokens if token != END])
-    parser = tools.parser(FORMATS[name])
+    parser = ToolCallParser(FORMATS[name], tools.functions)
     [call] = parser.push(text) + parser.finish()
     assert isinstance(call, ToolCall)
     assert call.name in ("now", "weather")
@@ -78,7 +78,7 @@ def test_several_calls_may_be_required(target: Target) -> None:
         grammar = tools.grammar(FORMATS[name], target.tokenizer)
         assert grammar is not None
         assert Oracle(target, grammar).is_whole(tokens_of(text)), name
-        parser = tools.parser(FORMATS[name])
+        parser = ToolCallParser(FORMATS[name], tools.functions)
         assert parser.push(text) + parser.finish() == [ToolCall("now", "{}")] * 2
 
 
