@@ -74,7 +74,7 @@ class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
         return self._scorer.score(requests, _native.Drafts(trees))
 
     def release(self, request_id: int) -> None:
-        key = self._kept.get(request_id)
+        key = self._by_request.get(request_id)
         super().release(request_id)
         if key is None:
             return
@@ -93,11 +93,11 @@ class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
     def _follow(self, request: DraftRequest) -> None:
         """Bring the request's text up to date."""
         number = request.request_id
-        if number not in self._kept:
-            key = self._kept[number] = request.options.tenant, request.tokens[: request.prompt_tokens].tobytes()
+        if number not in self._by_request:
+            key = self._by_request[number] = request.options.tenant, request.tokens[: request.prompt_tokens].tobytes()
             samples = self._prompts.setdefault(key, _Samples(ParallelTexts(self._vocab_size, SOURCE)))
             samples.running[number] = max(0, request.prompt_tokens - self._limits.max_match)
-        samples = self._prompts[self._kept[number]]
+        samples = self._prompts[self._by_request[number]]
         samples.texts.follow(number, request.tokens[samples.running[number] :])
 
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
@@ -106,7 +106,7 @@ class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
 
     def _look_up(self, request: DraftRequest, path: Ids) -> list[DraftTree]:
         """The tree after the request's text with ``path`` appended; none if the request's prompt has no other text."""
-        key, limits = self._kept.get(request.request_id), self._limits
+        key, limits = self._by_request.get(request.request_id), self._limits
         texts = None if key is None else self._prompts[key].texts
         if texts is None or len(texts) < 2:
             return []

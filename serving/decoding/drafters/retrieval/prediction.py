@@ -53,16 +53,16 @@ class PredictionDrafter(TextSource["PredictionAlignment"]):
     def _draft(self, request: DraftRequest, prediction: Ids) -> DraftTree:
         self._calls += 1
         text = request.tokens[request.prompt_tokens :]
-        alignment = self._kept.get(request.request_id)
+        alignment = self._by_request.get(request.request_id)
         if alignment is None or alignment.size > len(text):  # the request was rolled back
-            alignment = self._kept[request.request_id] = PredictionAlignment(prediction)
+            alignment = self._by_request[request.request_id] = PredictionAlignment(prediction)
         alignment.append(text[alignment.size :].tolist())
         return _chain(alignment, request.max_nodes)
 
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
         if request.prediction is None:
             return DraftTree.empty()
-        alignment = copy(self._kept[request.request_id])  # its arrays and lists are replaced, never changed
+        alignment = copy(self._by_request[request.request_id])  # its arrays and lists are replaced, never changed
         alignment.append(path.tolist())
         drafts = _native.Drafts([[_chain(alignment, request.max_nodes)]])
         return self._scorer.score([request], drafts, [path]).trees[0]

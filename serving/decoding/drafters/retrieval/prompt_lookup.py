@@ -52,14 +52,14 @@ class PromptLookupDrafter(TextSource[ContextIndex]):
     def _text(self, request: DraftRequest) -> ContextIndex:
         """The index of the request's tokens."""
         self._calls += 1
-        text = self._kept.get(request.request_id)
+        text = self._by_request.get(request.request_id)
         if text is None:
-            text = self._kept[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
+            text = self._by_request[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
         text.follow(request.tokens)
         return text
 
     def _draft_after(self, request: DraftRequest, path: Ids) -> DraftTree:
-        text = self._kept[request.request_id]
+        text = self._by_request[request.request_id]
         text.append(path)
         try:
             drafts = _native.Drafts(self._look_up([request], [text]), [1])

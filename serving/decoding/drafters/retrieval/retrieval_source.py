@@ -13,7 +13,7 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids, RetrievalScorer
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Generated
 
-Kept = TypeVar("Kept")
+PerRequest = TypeVar("PerRequest")
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
@@ -64,17 +64,17 @@ class RetrievalSource(Drafter, Protocol):
         ...
 
 
-class TextSource(RetrievalSource, Generic[Kept]):
+class TextSource(RetrievalSource, Generic[PerRequest]):
     """A source that searches the texts of its requests, and whose trees a ``RetrievalScorer`` scores. Not thread-safe.
 
-    A subclass may keep an object for each request in ``_kept``, by the request's id.
+    A subclass may keep an object for each request in ``_by_request``, by the request's id.
     """
 
     def __init__(self, calibration: Calibration | Part | None, prior: Prior) -> None:
         """``prior``: of new calibrators."""
         self._scorer = RetrievalScorer(calibration or Calibration(), self.name, prior)
         self._calls = 0
-        self._kept: dict[int, Kept] = {}
+        self._by_request: dict[int, PerRequest] = {}
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         return [
@@ -90,11 +90,11 @@ class TextSource(RetrievalSource, Generic[Kept]):
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)
-        self._kept.pop(request_id, None)
+        self._by_request.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
         return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
         self._scorer.clear()
-        self._kept.clear()
+        self._by_request.clear()

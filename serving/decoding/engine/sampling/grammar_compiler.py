@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
@@ -88,7 +89,7 @@ class GrammarCompiler:
             raise _refusal(grammar, _reason(matcher))
         if grammar.before and not grammar.parts and grammar.kind in ("regex", "lark", "gbnf"):
             self.compile(replace(grammar, before=""))
-        elif matcher.is_accepting() and _members(matcher.compute_bitmask()) <= set(vocabulary.eos_tokens):
+        elif matcher.is_accepting() and set(_members(matcher.compute_bitmask()).tolist()) <= set(vocabulary.eos_tokens):
             raise _refusal(grammar, "only an empty text matches it; add a text or an expression, or leave it out")
         return matcher
 
@@ -99,8 +100,8 @@ class GrammarCompiler:
             matcher = LLMatcher(vocabulary, source, log_level=0, limits=limits)
             if not matcher.is_error():
                 mask = matcher.compute_bitmask()  # the first one is slow: compute it here, not in the engine
-                first = next(iter(_members(mask)), None)
-                if first is not None and matcher.try_consume_tokens([first]):  # too large a grammar fails here
+                first = _members(mask)[:1].tolist()
+                if first and matcher.try_consume_tokens(first):  # too large a grammar fails here
                     matcher.rollback(1)
             return matcher
 
@@ -134,9 +135,9 @@ class GrammarCompiler:
             raise Unsupported(f"a grammar cannot use the tokenizer {kind}: {first_line(error)}") from error
 
 
-def _members(mask: bytes) -> set[int]:
-    """The tokens of a bit mask."""
-    return set(np.flatnonzero(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")).tolist())
+def _members(mask: bytes) -> npt.NDArray[np.intp]:
+    """The tokens of a bit mask, in order."""
+    return np.flatnonzero(np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little"))
 
 
 def _on_large_stack(work: Callable[[], LLMatcher]) -> LLMatcher:
