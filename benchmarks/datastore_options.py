@@ -40,7 +40,6 @@ class RetrievalBenchOptions(MeasuredStore):
         flag="--contexts",
         several=True,
     )
-    against: bool = False
     grpc: bool = option(False, "also measure batches through 'suffolk serve'")
     batches: tuple[Count, ...] = option((1, 8, 32), "numbers of contexts in a call, with --grpc", several=True)
     tokens: Count | None = option(None, "use only the first N tokens (default: all)")
@@ -51,6 +50,7 @@ class RetrievalBenchOptions(MeasuredStore):
     min_match: Count = 2
     max_depth: Count = 10
     context: Annotated[int, Within(2)] = 16
+    against: str | None = option(None, "also measure this package, on the same tokens", choices=("draftretriever",))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,8 +140,6 @@ class MemoryOptions(MeasuredStore):
 
 @dataclass(frozen=True, kw_only=True)
 class LiveBenchOptions(MeasuredStore):
-    """``against``: whether to measure arctic-inference as well."""
-
     store: Path = argument(REQUIRED, "a datastore, whose documents are appended", metavar="STORE")
     tokens: Count = option(8_000_000, "tokens to append")
     rival_tokens: Count = option(2_000_000, "tokens to append to the other index, which takes more memory")
@@ -154,4 +152,4 @@ class LiveBenchOptions(MeasuredStore):
     min_match: Count = option(2, "shortest match")
     max_depth: Count = option(10, "depth of a draft")
     max_nodes: Count = option(64, "nodes of a draft")
-    against: bool = False
+    against: str | None = option(None, "also measure this package, on the same tokens", choices=("arctic-inference",))

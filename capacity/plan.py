@@ -51,10 +51,10 @@ def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
         InvalidArgument: no number of nodes meets the need. The message names the limit.
     """
     every = _candidates(need, costs)
-    least = max(_by_disk(need, costs), min(map(_by_memory, every)))
-    shards = [shard for shard in every if shard.shards >= max(_by_disk(need, costs), _by_memory(shard))]
+    disk = _by_disk(need, costs)
+    shards = [shard for shard in every if shard.shards >= max(disk, _by_memory(shard))]
     if not shards:
-        raise _too_large(need, least)
+        raise _too_large(need, max(disk, min(map(_by_memory, every))))
     best: CapacityPlan | None = None
     for shard in shards:
         best = _better(best, shard)

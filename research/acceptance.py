@@ -78,7 +78,8 @@ def _run(args: argparse.Namespace) -> int:
     names = ("prompt-lookup", *found, *(("hybrid",) if found else ()))
     stores = (args.datastore,) if args.datastore else ()
     options = DecodingOptions(
-        args.model, tuple(args.prompts), stores, models, names, style=args.style, limit=args.limit,
+        model=args.model, prompts=tuple(args.prompts), datastores=stores, models=models, drafters=names, style=args.style,
+        limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
     settings = SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed)

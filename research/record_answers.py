@@ -24,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     options = DecodingOptions(
-        args.model, tuple(args.prompts), style=args.style, max_new_tokens=args.max_new_tokens, dtype=args.dtype
+        model=args.model,
+        prompts=tuple(args.prompts),
+        style=args.style,
+        max_new_tokens=args.max_new_tokens,
+        dtype=args.dtype,
     )
     found = load_prompts(args.prompts, args.style, args.limit, args.seed)
     require_recordable(args.output)

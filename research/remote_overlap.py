@@ -178,8 +178,8 @@ def _run(args: argparse.Namespace) -> int:
     if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
         raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be between 0 and 10000")
     decoding = DecodingOptions(
-        args.model,
-        tuple(args.prompts),
+        model=args.model,
+        prompts=tuple(args.prompts),
         limit=args.limit,
         max_new_tokens=args.max_new_tokens,
         temperature=args.temperature,

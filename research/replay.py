@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
     names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), "useless")
     stores = (args.datastore,) if args.datastore else ()
     options = DecodingOptions(
-        args.model, tuple(args.prompts), stores, drafters=names, style=args.style, limit=args.limit,
+        model=args.model, prompts=tuple(args.prompts), datastores=stores, drafters=names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
     with opened_datastores(options) as retrievers:

@@ -51,7 +51,8 @@ def _run(args: argparse.Namespace) -> int:
     check_range("--prompt-tokens", args.prompt_tokens, 1, 4096)
     check_range("--samples", args.samples, 1, 64)
     options = DecodingOptions(
-        args.model, tuple(args.prompts), tuple(args.datastore), read_drafter_config(args), tuple(args.drafters),
+        model=args.model, prompts=tuple(args.prompts), datastores=tuple(args.datastore),
+        models=read_drafter_config(args), drafters=tuple(args.drafters),
         style="chat", max_new_tokens=args.max_new_tokens, dtype=args.dtype, exact=args.exact, threads=args.threads,
         seed=args.seed,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -28,7 +28,6 @@ from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 METHODS = ("prompt-lookup", "prediction", "own store", "shared store", "arctic")
-USUAL_METHODS = METHODS[:-1]
 _TASK = "{edit} Change nothing else. Answer with the whole file and no explanation.\n\n```python\n{file}\n```"
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)(?:\n```|$)", re.DOTALL)
 COLUMNS = {
@@ -61,7 +60,7 @@ class AgentOptions(AgentTasks):
     """
 
     decoding: DecodingOptions
-    methods: tuple[Annotated[str, METHODS], ...] = USUAL_METHODS
+    methods: tuple[Annotated[str, METHODS], ...]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -170,7 +169,7 @@ class _Sessions:
             answers[way] = generation.tokens
             rows.append({"way": way, **generation.stats.to_dict()})
         for way, memory in self.memories.items():
-            memory.learn(group, [answers[way]])
+            memory.learn(group, answers[way])
         for row in rows:
             row["identical"] = answers[row["way"]] == answers[PLAIN]
         return rows, target.tokenizer.decode(answers[PLAIN], skip_special_tokens=True)
@@ -183,28 +182,18 @@ def _encode(task: _Task, target: Any, model: str) -> Sequence[int]:
     return ids
 
 
-PARTS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "first sessions": lambda run: run["session"] == 1,
-    "later sessions": lambda run: run["session"] > 1,
-    "all": lambda run: True,
-}
-
-
 def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> list[dict[str, Any]]:
     """Return one row for each part of the sessions and each method, in order. A part without runs has no row."""
-    return [
-        {"part": part, "way": way} | _summary(_of(runs, belongs, way), _of(runs, belongs, PLAIN))
-        for part, belongs in PARTS.items()
-        for way in ways
-        if any(map(belongs, runs))
-    ]
+    parts = {
+        "first sessions": [run for run in runs if run["session"] == 1],
+        "later sessions": [run for run in runs if run["session"] > 1],
+        "all": runs,
+    }
+    return [{"part": name, "way": way} | _summary(part, way) for name, part in parts.items() if part for way in ways]
 
 
-def _of(runs: Sequence[dict[str, Any]], belongs: Callable[[dict[str, Any]], bool], way: str) -> list[dict[str, Any]]:
-    return [run for run in runs if run["way"] == way and belongs(run)]
-
-
-def _summary(runs: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _summary(part: Sequence[dict[str, Any]], way: str) -> dict[str, Any]:
+    runs, plain = ([run for run in part if run["way"] == each] for each in (way, PLAIN))
     tokens, steps = total(runs, "tokens"), total(runs, "steps")
     return {
         "turns": len(runs),

@@ -174,7 +174,7 @@ def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0)
 
 def sample_contexts(store: Datastore) -> list[list[int]]:
     """Return windows of the corpus, alternating with windows that have one changed token. These have shorter matches."""
-    windows = random_windows(store.path, store.manifest, CONTEXTS, MAX_MATCH, 0)
+    windows = random_windows(store, CONTEXTS, MAX_MATCH, 0)
     seen = [window for window in windows if len(window) >= _LEAST_CONTEXT][: CONTEXTS // 2]
     if not seen:
         raise InvalidArgument(

@@ -54,25 +54,18 @@ def measure_decoding(options: DecodingOptions) -> dict[str, Any]:
     with opened_datastores(options) as retrievers:
         require_drafters(options, retrievers, (USELESS, RECORDED))  # report missing parts before a model is loaded
         target = load_target(options)
-        return measure_target(target, retrievers, prompts, options)
-
-
-def measure_target(
-    target: Target, retrievers: list[Retriever], prompts: list[Prompt], options: DecodingOptions
-) -> dict[str, Any]:
-    """Like ``measure_decoding``, with a loaded target and open retrievers."""
-    encoded, skipped = encode_prompts(target, prompts, options)
-    found = find_costs(target, 1, options.costs)
-    measured = seconds_by_rows(found.costs)
-    store = options.datastores[0] if options.datastores else None
-    rival = TransformersModel(options.model, target, options.assistant, store) if options.transformers else None
-    with (
-        opened_recorder(options.record, target, options.model) as recorder,
-        _opened_ways(target, retrievers, found.costs, capacity_for(encoded, options), options) as own,
-    ):
-        ways = _Ways(own, rival, recorder, piece_tokens(measured[1]), options)
-        turns, total = _run_rounds(ways, target, encoded), options.rounds * len(encoded)
-        kept, stopped = keep(turns, total, options.in_all_rounds("prompts"))
+        encoded, skipped = encode_prompts(target, prompts, options)
+        found = find_costs(target, 1, options.costs)
+        measured = seconds_by_rows(found.costs)
+        store = options.datastores[0] if options.datastores else None
+        rival = TransformersModel(options.model, target, options.assistant, store) if options.transformers else None
+        with (
+            opened_recorder(options.record, target, options.model) as recorder,
+            _opened_ways(target, retrievers, found.costs, capacity_for(encoded, options), options) as own,
+        ):
+            ways = _Ways(own, rival, recorder, piece_tokens(measured[1]), options)
+            turns, total = _run_rounds(ways, target, encoded), options.rounds * len(encoded)
+            kept, stopped = keep(turns, total, options.in_all_rounds("prompts"))
     runs = [row for rows in kept for row in rows]
     slowdowns = {way.name: way.loop.slowdown for way in own}
     return {
@@ -172,9 +165,7 @@ def _opened_ways(
     with ExitStack() as stack:
         ways = []
         for name in options.ways:
-            drafter = None
-            if name not in (PLAIN, CONTROL):
-                drafter = make_lone_drafter(name, options, target, retrievers, capacity)
+            drafter = None if name == CONTROL else make_lone_drafter(name, options, target, retrievers, capacity)
             if drafter is not None:
                 stack.callback(drafter.close)
             ways.append(Way(name, target, drafter, costs, capacity, options.max_nodes))

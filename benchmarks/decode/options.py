@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffolk.datastore.checks import ABOVE_0, check_range
+from suffolk.benchmarks.prompts import STYLES, load_prompts
+from suffolk.datastore.checks import ABOVE_0
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.settings import MAX_THREADS, Count, Within, option
+from suffolk.datastore.settings import MAX_THREADS, REQUIRED, Count, Within, check_fields, option
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
@@ -19,25 +20,67 @@ LIMITS = Limits()
 """Limits of every measured drafter."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodingOptions:
+@dataclass(frozen=True, kw_only=True)
+class AnsweredPrompts:
+    """Which prompts are answered, and how."""
+
+    GROUP = "prompts"
+    prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
+    style: str = option(
+        "both", "'prefill': an answer begins with the text 'prefill' of its prompt; 'chat': it does not", choices=STYLES
+    )
+    limit: Count | None = option(None, "number of prompts of each file, chosen at random (default: all)")
+    max_new_tokens: Count = option(128, "longest answer, in tokens")
+    ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
+
+    def require_prompts(self) -> None:
+        """Raises the errors of ``load_prompts``. Commands call this before they load torch, which takes seconds."""
+        load_prompts(self.prompts, self.style, self.limit, seed=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledRounds:
+    """How answers are sampled, how often, and how slow drafts are."""
+
+    rounds: Count = option(1, "runs of all prompts", group="prompts")
+    temperature: float = option(
+        0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T", group="prompts"
+    )
+    top_p: float = option(1.0, "share of the probability to sample from; 1: no limit", metavar="P", group="prompts")
+    slowed: Annotated[float, Within(0, 60_000)] = option(
+        0.0,
+        "milliseconds of delay in every call of a drafter; shows that drafting stops when it costs too much",
+        metavar="MS",
+        group="drafting",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherWays:
+    """The methods to measure beside plain decoding and the drafters."""
+
+    transformers: bool = option(
+        False,
+        "also run transformers' generate: plainly, with its prompt lookup, and with suffolk.generate as the loop, which "
+        "drafts from the first datastore",
+        group="compared",
+    )
+    assistant: str | None = option(
+        None, "also run transformers' generate, plainly and assisted by this model", metavar="MODEL", group="compared"
+    )
+    control: bool = option(False, "run plain decoding twice, to show the noise", group="compared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingOptions(AnsweredPrompts, SampledRounds, OtherWays):
     """Settings of ``suffolk bench decode`` and of other measurements that decode. Checked when made.
 
     Attributes:
         model: folder or hub name of the target.
-        prompts: .jsonl files, or folders of them.
         datastores: folders or URLs, for drafters that read datastores.
         drafters: names of the registry, ``useless`` or ``recorded``; each is compared to plain decoding.
-        slowed_ms: milliseconds added to every draft call; 0..60,000.
-        style: whether rows with a prefill run as chat, with their prefill, or both.
-        limit: number of prompts from each file; None for all.
-        rounds: number of runs of all prompts.
-        transformers: whether to measure transformers' own generation methods as well, on an untouched copy of the
-            model.
         models: neural drafters to load.
-        assistant: the draft model of transformers' assisted generation; None to leave that method out.
-        control: whether plain decoding runs twice in each turn. The difference between both runs is noise.
-        max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
+        seed: as in ``SamplingSettings``.
         max_nodes: the most nodes of a draft tree.
         dtype, device, exact: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
@@ -46,35 +89,20 @@ class DecodingOptions:
     """
 
     model: str
-    prompts: tuple[Path, ...]
     datastores: tuple[str, ...] = ()
     models: DrafterConfig = DrafterConfig()
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
-    slowed_ms: float = 0.0
-    style: str = "both"
-    limit: int | None = None
-    rounds: int = 1
-    control: bool = False
-    transformers: bool = False
-    assistant: str | None = None
-    max_new_tokens: int = 128
-    temperature: float = 0.0
-    top_p: float = 1.0
-    ignore_eos: bool = False
     seed: int = 0
     max_nodes: int = 64
     dtype: str = "auto"
     device: str = "auto"
     exact: str = "auto"
-    threads: int | None = None
+    threads: Annotated[int, Within(1, MAX_THREADS)] | None = None
     costs: Path | None = None
     record: Path | None = None
 
     def __post_init__(self) -> None:
-        check_range("rounds", self.rounds, 1)
-        check_range("--slowed", self.slowed_ms, 0, 60_000)
-        if self.threads is not None:
-            check_range("--threads", self.threads, 1, MAX_THREADS)
+        check_fields(self)
         if len(set(self.drafters)) != len(self.drafters):
             raise InvalidArgument(f"drafters {', '.join(self.drafters)}: one is named twice")
 

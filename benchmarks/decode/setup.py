@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-import transformers
 
 from suffolk.benchmarks.decode.bounding_drafters import RECORDED, USELESS, RecordedDrafter, UselessDrafter
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
@@ -27,6 +26,7 @@ from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Proposal
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target_loader import silence_transformers
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
 from suffolk.serving.open_store import connect_any
@@ -87,8 +87,8 @@ def _make(
         drafter = RecordedDrafter()
     else:
         drafter = make_drafter(name, target.vocab_size, retrievers, LIMITS, models)
-    if drafter is not None and options.slowed_ms:
-        slow_down(drafter, options.slowed_ms / 1e3)
+    if drafter is not None and options.slowed:
+        slow_down(drafter, options.slowed / 1e3)
     return drafter
 
 
@@ -105,9 +105,7 @@ def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
 
 
 def load_target(options: DecodingOptions) -> Target:
-    messages: Any = transformers.utils.logging  # its functions have no types
-    messages.disable_progress_bar()
-    messages.set_verbosity_error()
+    silence_transformers()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     return Target.load(options.model, options.dtype, options.device, exact=options.exact)

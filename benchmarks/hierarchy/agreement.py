@@ -45,10 +45,10 @@ class TargetAnswer:
     generated: Ids
     settings: SamplingSettings
 
-    def request(self, place: int, number: int = 0) -> DraftRequest:
+    def request(self, place: int) -> DraftRequest:
         """The draft request after ``place`` generated tokens."""
         tokens = np.concatenate([self.prompt, self.generated[:place]])
-        return DraftRequest(number, tokens, 64, len(self.prompt), self.settings)
+        return DraftRequest(0, tokens, 64, len(self.prompt), self.settings)
 
 
 @dataclass(frozen=True, slots=True)

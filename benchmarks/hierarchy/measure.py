@@ -138,7 +138,7 @@ def _run(
     trial = Trial(target, drafters, capacity)
     for way in (PLAIN, *names):  # a warm-up run for each method
         trial.run(way, prompts[0][:_WARM_UP], replace(settings, max_new_tokens=8))
-    runs = trial.compare((PLAIN, *names), prompts, settings, options.rounds)
+    runs = trial.compare(prompts, settings, options.rounds)
     plain, before = TrialSummary.of(runs[PLAIN]), float(found.costs[-1][0])
     outcomes = []
     for name, stack in zip(names, chosen, strict=True):

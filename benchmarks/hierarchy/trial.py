@@ -184,16 +184,13 @@ class Trial:
         return TrialRun(generated, stats.steps, stats.decode_seconds - reading, reading, besides)
 
     def compare(
-        self,
-        ways: Sequence[str],
-        prompts: Sequence[Ids],
-        settings: SamplingSettings,
-        rounds: int,
+        self, prompts: Sequence[Ids], settings: SamplingSettings, rounds: int
     ) -> dict[str, list[list[TrialRun]]]:
-        """Run all prompts with each method of ``ways``; the methods alternate prompt by prompt.
+        """Run all prompts with plain decoding and with each drafter; the methods alternate prompt by prompt.
 
         Returns a list of rounds for each method. A round is a list with one run for each prompt.
         """
+        ways = (PLAIN, *self._drafters)
         found: dict[str, list[list[TrialRun]]] = {way: [[] for _ in range(rounds)] for way in ways}
         with part_progress(rounds * len(prompts), "prompts, all stacks") as done:
             for turn in range(rounds):

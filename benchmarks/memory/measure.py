@@ -17,10 +17,10 @@ from suffolk.benchmarks.processes import helper_command, run_watched
 from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import tracked
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.files import write_json
-from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
+from suffolk.datastore.manifest import SEGMENTS_NAME
 from suffolk.datastore.text_table import Table
 
 DISK_READS = 2000
@@ -62,7 +62,7 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
         facts = store.info()
         if not facts["tokens"]:
             raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
-        contexts = random_windows(options.store, store.manifest, options.queries, options.context, options.seed)
+        contexts = random_windows(store, options.queries, options.context, options.seed)
     file = make_folder(options.workdir) / "contexts.json"
     write_json(file, contexts)
     first = options.store / SEGMENTS_NAME / facts["segments"][0]["name"]
@@ -96,11 +96,12 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
     return {"limit": limit, "residency": residency, **json.loads(watched.output)}
 
 
-def random_windows(store: Path, manifest: Manifest, count: int, length: int, seed: int) -> list[list[int]]:
+def random_windows(store: Datastore, count: int, length: int, seed: int) -> list[list[int]]:
     """Return windows of at most ``length`` tokens that end at random tokens of the documents, read one by one."""
     chooser = np.random.default_rng(seed)
-    segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
-    sizes = [entry.tokens + entry.documents for entry in manifest.segments]
+    entries = store.manifest.segments
+    segments = [_native.Segment(str(store.path / SEGMENTS_NAME / entry.name)) for entry in entries]
+    sizes = [entry.tokens + entry.documents for entry in entries]
     windows = []
     for number in chooser.choice(len(segments), count, p=np.array(sizes) / sum(sizes)).tolist():
         position = int(chooser.integers(sizes[number]))

@@ -136,7 +136,7 @@ class _Turns:
         for place, (prompt, ids) in enumerate(encoded):
             plain = _finished(self.engine.generate(ids, settings))
             others = [other.messages[0]["content"] for other, _ in encoded if other is not prompt]
-            rows = [_row(prompt, PredictionWay(PLAIN, None), plain, plain, self.engine.target) | {"drafter": PLAIN}]
+            rows = [_row(prompt, PLAIN, plain, plain, self.engine.target)]
             for way in rotated(self.ways, place):
                 rows.append(self._run(way, prompt, ids, settings, plain, others, rng))
             yield rows
@@ -159,15 +159,13 @@ class _Turns:
             prediction = corrupted(text, others, way.share, rng)
         max_nodes = self.options.decoding.max_nodes
         generation = self.engine.generate(ids, settings, way.name, max_nodes, DraftOptions(prediction))
-        row = _row(prompt, way, _finished(generation), plain, target)
+        row = _row(prompt, way.name, _finished(generation), plain, target)
         recording = Recording.of(plain, target.vocab_size)
         replayed = self.counted[way.name].replay(recording, generation.request.prediction)
         return row | {"counted_seconds": replayed.seconds, "counted_plain_seconds": replayed.plain_seconds}
 
 
-def _row(
-    prompt: Prompt, way: PredictionWay, generation: Generation, plain: Generation, target: Target
-) -> dict[str, Any]:
+def _row(prompt: Prompt, way: str, generation: Generation, plain: Generation, target: Target) -> dict[str, Any]:
     stats = generation.stats
     difference = first_difference(
         target,
@@ -179,7 +177,7 @@ def _row(
     predicted = 0 if generation.request.prediction is None else len(generation.request.prediction)
     return {
         "prompt": prompt.name,
-        "drafter": way.name,
+        "drafter": way,
         "prediction_tokens": predicted,
         "speed_up": stats.tokens_per_second / plain.stats.tokens_per_second if plain.stats.steps else 1.0,
         "identical": difference is None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ class RolloutOptions(Epochs):
     """
 
     decoding: DecodingOptions
-    methods: tuple[Annotated[str, METHODS], ...] = METHODS
+    methods: tuple[Annotated[str, METHODS], ...]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -82,16 +82,16 @@ def settings_of(options: RolloutOptions, epoch: int, place: int) -> list[Samplin
     return [replace(settings, seed=first + sample) for sample in range(options.samples)]
 
 
-def plain_answers(
-    options: RolloutOptions, target: Target, encoded: Encoded, epoch: int, file: AnswerFile
-) -> Iterator[Answers]:
-    """Yield the plain answers of ``target`` to each prompt in ``epoch``. ``file`` names the target ``options.decoding.model``."""
+def plain_answers(options: RolloutOptions, target: Target, encoded: Encoded, epoch: int, file: AnswerFile) -> Answers:
+    """Return the plain answers of ``target`` in ``epoch``, prompt by prompt. ``file`` names it ``options.decoding.model``."""
+    answers: Answers = []
     longest = max(len(ids) for _, ids in encoded) + options.decoding.max_new_tokens + 1
     with Engine(target, slots=options.samples, capacity=longest, queue=0) as engine:
         for place, (_, ids) in enumerate(encoded):
             settings = settings_of(options, epoch, place)
             key = [options.decoding.model, str(target.dtype), ids, *map(asdict, settings)]
-            yield file.find(key, partial(_sample, engine, ids, settings))
+            answers += file.find(key, partial(_sample, engine, ids, settings))
+    return answers
 
 
 def _sample(engine: Engine, ids: list[int], settings: Sequence[SamplingSettings]) -> Answers:

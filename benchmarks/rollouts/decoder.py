@@ -48,8 +48,8 @@ class Job:
     settings: SamplingSettings
 
 
-Learn: TypeAlias = Callable[[str, list[list[int]]], None]
-"""Called with a prompt's name and those of its answers that have just ended."""
+Learn: TypeAlias = Callable[[str, list[int]], None]
+"""Called with a prompt's name and an answer to it that has just ended."""
 
 
 class EngineDecoder:
@@ -71,7 +71,7 @@ class EngineDecoder:
         ]
         for job, generation in zip(jobs, running, strict=True):
             list(generation)
-            learn(job.prompt, [generation.tokens])
+            learn(job.prompt, generation.tokens)
         return [generation.request for generation in running]
 
 
@@ -110,7 +110,7 @@ class CountedDecoder:
                 if isinstance(step, SuffolkError):
                     raise step
                 if step.finish:
-                    learn(str(request.options.group), [request.generated])
+                    learn(str(request.options.group), request.generated)
         return requests
 
     def _request(self, way: str, job: Job) -> Request:

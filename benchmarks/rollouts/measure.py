@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,7 +120,7 @@ class _Epochs:
             else:
                 for memory in self.memories.values():
                     for job, answer in zip(self._jobs(epoch), self.known[epoch], strict=True):
-                        memory.learn(job.prompt, [answer])
+                        memory.learn(job.prompt, answer)
             for memory in self.memories.values():
                 memory.end_epoch()
 
@@ -157,7 +157,7 @@ class _Epochs:
 def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) -> dict[int, Answers]:
     """Map epochs to the answers that are known before the methods run: answers of an earlier model, and all answers if there is a
     file."""
-    file, epochs, known = AnswerFile(options.answers), range(len(options.temperatures)), dict[int, Answers]()
+    file, known = AnswerFile(options.answers), dict[int, Answers]()
     if options.earlier_model:
         decoding = replace(options.decoding, model=options.earlier_model)
         earlier = load_target(decoding)
@@ -166,16 +166,12 @@ def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) ->
                 f"earlier model {options.earlier_model} has {earlier.vocab_size} token ids, the model {target.vocab_size}; "
                 "choose one with the same tokenizer"
             )
-        known[0] = _flat(plain_answers(replace(options, decoding=decoding), earlier, encoded, 0, file))
+        known[0] = plain_answers(replace(options, decoding=decoding), earlier, encoded, 0, file)
     if options.answers is not None:
-        for epoch in epochs:
+        for epoch in range(len(options.temperatures)):
             if epoch not in known:
-                known[epoch] = _flat(plain_answers(options, target, encoded, epoch, file))
+                known[epoch] = plain_answers(options, target, encoded, epoch, file)
     return known
-
-
-def _flat(answers: Iterable[Answers]) -> Answers:
-    return [answer for each in answers for answer in each]
 
 
 def summarize(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLook
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.store.draft_service.disclosure import StoreView
 from suffolk.serving.store.live_store.settings import LiveSettings
-from suffolk.serving.store.live_store.store import LiveStore, create_live_store
+from suffolk.serving.store.live_store.store import create_live_store
 
 SOURCE = 1 << 30
 _DEPTH = 24
@@ -44,8 +44,8 @@ class Memory:
         self.drafter = drafter
         self.seconds = 0.0
 
-    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
-        """Keep the ``answers`` to the prompt ``group``, which have just ended."""
+    def learn(self, group: str, answer: Sequence[int]) -> None:
+        """Keep an ``answer`` to the prompt ``group``, which has just ended."""
 
     def end_epoch(self) -> None:
         """Called after the last prompt of an epoch."""
@@ -63,11 +63,17 @@ class LiveMemory(Memory):
         searched = GroupAlone(self._store) if alone else self._store
         super().__init__(make_drafter(kind, vocab_size, [searched], LIMITS))
 
-    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
-        self.seconds += _timed(lambda: _append(self._store, group, answers, replace=False))
+    def learn(self, group: str, answer: Sequence[int]) -> None:
+        self._append(group, [answer], replace=False)
 
     def close(self) -> None:
         self._store.close()
+
+    def _append(self, group: str, answers: Sequence[Sequence[int]], replace: bool) -> None:
+        begin = time.perf_counter()
+        documents = [Document(None, {}, np.asarray(answer, np.uint32)) for answer in answers]
+        self._store.append_batch(documents, group=group, replace=replace)
+        self.seconds += time.perf_counter() - begin
 
 
 class PromptTrees(LiveMemory):
@@ -80,15 +86,12 @@ class PromptTrees(LiveMemory):
         super().__init__(folder, vocab_size, "datastore", alone=True)
         self._ended: dict[str, list[Sequence[int]]] = {}
 
-    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
-        self._ended.setdefault(group, []).extend(answers)
+    def learn(self, group: str, answer: Sequence[int]) -> None:
+        self._ended.setdefault(group, []).append(answer)
 
     def end_epoch(self) -> None:
-        def replace() -> None:
-            for group, answers in self._ended.items():
-                _append(self._store, group, answers, replace=True)
-
-        self.seconds += _timed(replace)
+        for group, answers in self._ended.items():
+            self._append(group, answers, replace=True)
         self._ended.clear()
 
 
@@ -135,17 +138,6 @@ def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:
         "prediction": lambda: live("hybrid", alone=True),
     }
     return makers.get(method, lambda: Memory(None))()
-
-
-def _append(store: LiveStore, group: str, answers: Sequence[Sequence[int]], replace: bool) -> None:
-    documents = [Document(None, {}, np.asarray(answer, np.uint32)) for answer in answers]
-    store.append_batch(documents, group=group, replace=replace)
-
-
-def _timed(work: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 class ArcticDrafter(CountingDrafter):

@@ -123,8 +123,8 @@ async def _run(
 ) -> Load:
     """Let ``send`` make calls for ``seconds``, and return the results of the calls."""
     channels = [grpc.aio.insecure_channel(target, [("suffolk.channel", n)]) for n in range(CHANNELS)]
-    await _Calls(channels, requests, deadline).connect()
-    calls = _Calls(channels, requests, deadline)
+    warming, calls = (_Calls(channels, requests, deadline) for _ in range(2))
+    await asyncio.gather(*(warming.next() for _ in channels))  # opens each connection
     begin = time.perf_counter()
     await send(calls, begin + seconds)
     calls.load.seconds = time.perf_counter() - begin
@@ -170,10 +170,6 @@ class _Calls:
         self._numbers = count()
         # The drafts are not decoded, because clients must cost little.
         self._drafts: list[Any] = [channel.unary_unary(METHOD) for channel in channels]
-
-    async def connect(self) -> None:
-        """Make one call over each channel."""
-        await asyncio.gather(*(self.next() for _ in self._drafts))
 
     async def next(self) -> float:
         """Make the next call. Returns the seconds to wait after a refusal, else 0."""

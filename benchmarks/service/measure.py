@@ -76,7 +76,7 @@ def measure_service(options: ServiceOptions) -> dict[str, Any]:
         rate = 2 * peak
         overload = _loaded(server, lambda: run_open(target, requests, rate, options.seconds, deadline))
     for load in (*closed.values(), overload):
-        load["share_of_peak"] = load["goodput"] / peak
+        load["share_of_peak"] = load["goodput"] / peak if peak else None
     return {
         "datastore": facts,
         "cores": {"own_core_for_each_side": apart},
@@ -155,7 +155,7 @@ def tables(results: dict[str, Any]) -> list[str | Table]:
         ]
         for size, each in results["one_by_one"].items()
     ]
-    loads = {**{f"{clients} clients": each for clients, each in results["closed_loop"].items()}}
+    loads = {f"{clients} clients": each for clients, each in results["closed_loop"].items()}
     loads[f"open loop, {results['open_loop']['rate']:.0f} calls/s"] = results["open_loop"]
     return [
         f"{facts['path']}: {facts['tokens']:,} tokens",

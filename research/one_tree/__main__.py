@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from research.one_tree.options import PARTS
-from suffolk.cli.bench.decode import DecodeModelOptions, DecodePromptOptions
+from suffolk.benchmarks.decode.options import AnsweredPrompts
+from suffolk.cli.bench.decode import DecodeModelOptions
 from suffolk.cli.bench.report_options import Measured, PageOptions
 from suffolk.cli.commands import Command
 from suffolk.cli.drafting import DrafterOptions, PlannerOptions
@@ -61,7 +62,7 @@ class MeasuredOptions(setting.Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(
-    DecodeModelOptions, DecodePromptOptions, DrafterOptions, PlannerOptions, MeasuredOptions, PageOptions, Assignable
+    DecodeModelOptions, AnsweredPrompts, DrafterOptions, PlannerOptions, MeasuredOptions, PageOptions, Assignable
 ):
     exclude: Path | None = option(
         None, "file with the names of the prompts to leave out, one in each line", group="prompts"

@@ -64,9 +64,14 @@ class Options(NeededLoad, NeededText, NodeOptions, NodeUse, PriceOptions, Config
 
 def run(options: Options) -> None:
     plan = plan_of(options)
-    prices = options.price_node_hour, options.price_storage_tb, options.price_network_tb
+    bill = bill_of(
+        plan,
+        node_hour=options.price_node_hour,
+        storage_tb=options.price_storage_tb,
+        network_tb=options.price_network_tb,
+    )
     need, costs = plan.shard.need, plan.shard.costs
-    shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, *prices), relaxations(plan, costs)
+    shown = plan, building_of(need, costs, plan.nodes), bill, relaxations(plan, costs)
     compared = compare_plan(plan) if options.simulate else []
     if options.json:
         print(json.dumps(plan_result(*shown) | {"simulation": comparison_result(compared)}))

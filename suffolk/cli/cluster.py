@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffolk.cli.commands import find_command
 from suffolk.cli.options import setting
+from suffolk.cli.options.config_file import command_settings
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import merge
-from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.cluster.config import ClusterConfig, option_words, read_config
@@ -253,5 +252,5 @@ def read_cluster(path: Path) -> ClusterConfig:
 def _check(command: str, options: Mapping[str, Any]) -> None:
     """Raise InvalidArgument if ``command`` lacks an option, or a value does not fit."""
     words = [*option_words(options)]
-    settings = settings_of(find_command(command).options, words)
+    settings = command_settings(command, words)
     merge(make_parser(f"suffolk {command}", "", "", settings), settings, command, words)

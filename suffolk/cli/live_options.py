@@ -83,7 +83,8 @@ class LiveOptions(Options):
         """Open the live datastore ``name`` in the folder ``path``, or create it.
 
         Raises:
-            NotFound: there is no datastore, and no tokenizer to create one. Other errors are those of ``open_live_store``.
+            NotFound: there is no datastore, and no tokenizer to create one.
+            InvalidArgument: the datastore has another tokenizer. Other errors are those of ``open_live_store``.
         """
         settings = LiveSettings(
             durability=self.durability,
@@ -95,18 +96,17 @@ class LiveOptions(Options):
             residency=residency,
             threads=threads,
         )
-        if self.live_tokenizer is None and is_free(Path(path)):
+        is_new, tokenizer = is_free(Path(path)), self.live_tokenizer
+        if is_new and tokenizer is None:
             raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
-        if self.live_tokenizer is not None and not is_free(Path(path)):
-            _require_tokenizer(Path(path), self.live_tokenizer)
+        if not is_new and tokenizer is not None:
+            _require_tokenizer(Path(path), tokenizer)
         if self.register is not None:
             register = open_register(self.register, name)
             replicas = ReplicaSettings(self.copies, parse_max_lag(self.max_lag))
             peers = [Peer(url, name) for url in self.peer]
-            return open_replica(Path(path), settings, register, replicas, peers, self.live_tokenizer)
-        if not is_free(Path(path)):
-            return open_live_store(path, settings)
-        return create_live_store(path, self.live_tokenizer, settings=settings)
+            return open_replica(Path(path), settings, register, replicas, peers, tokenizer)
+        return create_live_store(path, tokenizer, settings=settings) if is_new else open_live_store(path, settings)
 
 
 def _require_tokenizer(path: Path, tokenizer: str) -> None:

@@ -126,10 +126,10 @@ def make_report(store: Retriever, options: Options) -> dict[str, Any]:
     limits.require_within(int(store.info()["order_depth"]))
     max_nodes = options.max_nodes or max(64, 4 * options.top)
     tree = store.draft(ids, options.max_match, options.min_match, options.max_depth, min(max_nodes, MAX_NODES))
-    matched = ids[len(ids) - tree.match_length :]
+    matched, last = ids[len(ids) - tree.match_length :], ids[-options.max_match :]
     report: dict[str, Any] = {
         "context_tokens": len(ids),
-        "tokens": token_texts(store, ids[-options.max_match :]) if has_text else [str(each) for each in ids],
+        "tokens": token_texts(store, last) if has_text else [str(each) for each in last],
         "match_length": tree.match_length,
         "match_count": tree.match_count,
         "partial": tree.partial,

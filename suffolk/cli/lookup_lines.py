@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -58,7 +57,7 @@ def _lines(report: dict[str, Any], draft: bool, ascii: bool) -> Iterator[str | T
     if length == 0:
         return
     yield _labelled("continuations", "count, share, text")
-    yield from _tree(report, ascii).lines(sorted(_shown_nodes(report)))
+    yield from _tree(report, ascii)
     if report["ends_here"]:
         yield "  none: every occurrence is at the end of its document"
     yield from _occurrences(report)
@@ -66,10 +65,37 @@ def _lines(report: dict[str, Any], draft: bool, ascii: bool) -> Iterator[str | T
         yield from _draft(report["draft"])
 
 
-def _tree(report: dict[str, Any], ascii: bool) -> DrawnTree:
-    draft = report["draft"]
-    shares = [count / report["match_count"] for count in draft["counts"]]
-    return DrawnTree(draft["parents"], draft["counts"], draft["texts"], shares, draft["datastores"], ascii)
+def _tree(report: dict[str, Any], ascii: bool) -> Iterator[Text]:
+    """Draw the nodes on the paths to the continuations."""
+    children: dict[int, list[int]] = {}
+    for node in sorted(_shown_nodes(report)):
+        children.setdefault(report["draft"]["parents"][node], []).append(node)
+    return _branches(report, children, -1, "", _ASCII if ascii else _LINES)
+
+
+def _branches(
+    report: dict[str, Any], children: Mapping[int, list[int]], parent: int, indent: str, strokes: tuple[str, str, str]
+) -> Iterator[Text]:
+    """Draw a line for each node below ``parent``. A node and its only child share a line if they have the same count."""
+    fork, end, trunk = strokes
+    counts, nodes = report["draft"]["counts"], children.get(parent, [])
+    for node in nodes:
+        run = [node]
+        while len(after := children.get(run[-1], [])) == 1 and counts[after[0]] == counts[node]:
+            run += after
+        is_last = node == nodes[-1]
+        yield _branch(report, run, indent + (end if is_last else fork))
+        yield from _branches(report, children, run[-1], indent + ("   " if is_last else trunk), strokes)
+
+
+def _branch(report: dict[str, Any], run: Sequence[int], guide: str) -> Text:
+    draft, times = report["draft"], report["draft"]["counts"][run[0]]
+    texts = [draft["texts"][node] for node in run]
+    text = "".join([*(each for each in texts[:-1] if each != "\ufffd"), texts[-1]])  # parts of a character
+    held = [f"{name} {counts[run[0]]:,}" for name, counts in draft["datastores"].items() if counts[run[0]]]
+    line = Text(f"  {times:>10,}  ")
+    line.append(f"{times / report['match_count']:6.1%}  {guide}", DIM).append(repr(text))
+    return line.append(f"  ({', '.join(held)})" if held else "", DIM)
 
 
 def _shown_nodes(report: dict[str, Any]) -> set[int]:
@@ -120,52 +146,3 @@ def _is_ascii(console: Console) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnTree:
-    """A tree to draw, parents before children.
-
-    Attributes:
-        parents: parent of each node; -1 for a root.
-        counts, texts: count and text of each node.
-        shares: share of each node, 0..1.
-        datastores: the counts of each node by datastore; empty for a single datastore.
-        ascii: whether to draw without box characters.
-    """
-
-    parents: Sequence[int]
-    counts: Sequence[int]
-    texts: Sequence[str]
-    shares: Sequence[float]
-    datastores: Mapping[str, Sequence[int]]
-    ascii: bool = False
-
-    def lines(self, shown: Sequence[int]) -> Iterator[Text]:
-        """Draw a line for each of the nodes ``shown``. Their ancestors must be in ``shown`` too.
-
-        A node and its only shown child share a line if they have the same count.
-        """
-        children: dict[int, list[int]] = {}
-        for node in sorted(shown):
-            children.setdefault(self.parents[node], []).append(node)
-        yield from self._branches(children, -1, "")
-
-    def _branches(self, children: Mapping[int, list[int]], parent: int, indent: str) -> Iterator[Text]:
-        fork, end, trunk = _ASCII if self.ascii else _LINES
-        nodes = children.get(parent, [])
-        for node in nodes:
-            run = [node]
-            while len(after := children.get(run[-1], [])) == 1 and self.counts[after[0]] == self.counts[node]:
-                run += after
-            is_last = node == nodes[-1]
-            yield self._line(run, indent + (end if is_last else fork))
-            yield from self._branches(children, run[-1], indent + ("   " if is_last else trunk))
-
-    def _line(self, run: Sequence[int], guide: str) -> Text:
-        texts = [self.texts[node] for node in run]
-        text = "".join([*(each for each in texts[:-1] if each != "\ufffd"), texts[-1]])  # parts of a character
-        held = [f"{name} {counts[run[0]]:,}" for name, counts in self.datastores.items() if counts[run[0]]]
-        line = Text(f"  {self.counts[run[0]]:>10,}  ")
-        line.append(f"{self.shares[run[-1]]:6.1%}  {guide}", DIM).append(repr(text))
-        return line.append(f"  ({', '.join(held)})" if held else "", DIM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from suffolk.cli.options.setting import Options
 from suffolk.datastore.settings import MAX_THREADS, Within, option, rare
@@ -42,17 +42,9 @@ def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerat
     import torch
 
     from suffolk.serving.decoding.engine.model.target import Target
+    from suffolk.serving.decoding.engine.model.target_loader import silence_transformers
 
     silence_transformers()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     return Target.load(model, options.dtype, options.device, cache_tokens, accelerate, options.exact)
-
-
-def silence_transformers() -> None:
-    """Turn off the notes and progress bars of transformers."""
-    import transformers
-
-    messages: Any = transformers.utils.logging
-    messages.disable_progress_bar()
-    messages.set_verbosity_error()

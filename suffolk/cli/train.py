@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.capacity.need import read_amount
-from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transformers
+from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, passed_on
 from suffolk.datastore.errors import InvalidArgument
@@ -124,6 +124,7 @@ def run(options: Options) -> None:
 
     from suffolk.build_index.progress import show_progress
     from suffolk.serving.decoding.drafters.training.run import train
+    from suffolk.serving.decoding.engine.model.target_loader import silence_transformers
 
     def load(run_options: TrainOptions, accelerate: bool) -> Target:
         chosen = options if accelerate else replace(options, exact="auto")  # passes of training generate no text

@@ -16,6 +16,7 @@ from suffolk.cli.lookup_lines import shown
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import open_datastore
 from tests.support.draft_server import serving
+from tests.support.stores import make_store
 
 LINES = ['raise ValueError("no")', 'raise ValueError("yes")', "return None", "y-ret", "y-return", "y-return"]
 
@@ -188,6 +189,13 @@ def test_several_datastores_are_one_and_each_count_is_shown(
             assert main(["lookup", str(store), "--also", f"grpc://{server.listening[0]}/a", "y"]) == 0, (
                 capsys.readouterr().err
             )
+
+
+def test_without_a_tokenizer_too_the_last_tokens_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Regression: ids used to be shown whole, beside a match of the last ones."""
+    make_store(tmp_path / "s", [[[1, 2, 3, 4]]], vocab_size=40).close()
+    assert main(["lookup", str(tmp_path / "s"), "--max-match", "2", "--ids", "7", "8", "2", "3"]) == 0
+    assert "context       4 tokens: | '2' '3'\n" in capsys.readouterr().out
 
 
 def test_lines_of_trees_are_cut_to_the_terminal_and_escaped(store: Path) -> None:

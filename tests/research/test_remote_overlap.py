@@ -34,7 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_late_drafts_count_as_failed_if_steps_wait_for_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up")
     monkeypatch.setattr(remote_overlap, "find_costs", lambda *given: costs)
-    decoding = DecodingOptions(str(folder / "model"), (folder / "p.jsonl",), max_new_tokens=6, ignore_eos=True)
+    decoding = DecodingOptions(
+        model=str(folder / "model"), prompts=(folder / "p.jsonl",), max_new_tokens=6, ignore_eos=True
+    )
     options = RemoteOverlapOptions(folder / "store", decoding, delays_ms=(0.0, 100.0), deadline_ms=50.0)
     found = measure_remote_overlap(options)
     assert found["100 ms"]["waiting"]["counters"]["failed"] > 0

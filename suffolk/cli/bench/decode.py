@@ -8,16 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.benchmarks.prompts import STYLES, load_prompts
+from suffolk.benchmarks.decode.options import AnsweredPrompts, DecodingOptions, OtherWays, SampledRounds
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
 from suffolk.cli.model import MODEL, DeviceOptions
-from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Assignable, passed_on
 from suffolk.cli.options.values import comma_list
 from suffolk.cli.output_file import RECORD, require_record
-from suffolk.datastore.settings import REQUIRED, Count, option
+from suffolk.datastore.settings import REQUIRED, option
 
 EXAMPLES = """
 suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
@@ -36,24 +34,6 @@ class DecodeModelOptions(DeviceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodePromptOptions(setting.Options):
-    """Which prompts are answered, and how."""
-
-    GROUP = "prompts"
-    prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
-    style: str = option(
-        "both", "'prefill': an answer begins with the text 'prefill' of its prompt; 'chat': it does not", choices=STYLES
-    )
-    limit: Count | None = option(None, "number of prompts of each file, chosen at random (default: all)")
-    max_new_tokens: Count = option(128, "longest answer, in tokens")
-    ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
-
-    def require_prompts(self) -> None:
-        """Raises the errors of ``load_prompts``. Commands call this before they load torch, which takes seconds."""
-        load_prompts(self.prompts, self.style, self.limit, seed=0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ComparedOptions(DrafterOptions):
     """Which drafters are compared. Token recycling is left out, because it would know the answers of earlier rounds."""
 
@@ -67,20 +47,8 @@ class ComparedOptions(DrafterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, PlannerOptions, ReportOptions):
+class DecodeOptions(DecodeModelOptions, AnsweredPrompts, ComparedOptions, PlannerOptions, ReportOptions, SampledRounds):
     """What ``bench decode``, ``bench batch`` and ``bench worker`` share."""
-
-    rounds: Count = option(1, "runs of all prompts", group="prompts")
-    temperature: float = option(
-        0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T", group="prompts"
-    )
-    top_p: float = option(1.0, "share of the probability to sample from; 1: no limit", metavar="P", group="prompts")
-    slowed: float = option(
-        0.0,
-        "milliseconds of delay in every call of a drafter; shows that drafting stops when it costs too much",
-        metavar="MS",
-        group="drafting",
-    )
 
     def decoding(self) -> DecodingOptions:
         """The settings of the measurement. Raises InvalidArgument if they contradict each other."""
@@ -93,25 +61,11 @@ class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, Pl
             datastores=self.datastore,
             models=models,
             drafters=comma_list(self.drafters or possible),
-            slowed_ms=self.slowed,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(DecodeOptions, Assignable):
-    transformers: bool = option(
-        False,
-        "also run transformers' generate: plainly, with its prompt lookup, and with suffolk.generate as the loop, which "
-        "drafts from the first datastore",
-        group="compared",
-    )
-    assistant: str | None = option(
-        None,
-        "also run transformers' generate, plainly and assisted by this model",
-        metavar="MODEL",
-        group="compared",
-    )
-    control: bool = option(False, "run plain decoding twice, to show the noise", group="compared")
+class Options(DecodeOptions, Assignable, OtherWays):
     record: Path | None = option(None, RECORD, group="report", written=True)
 
 

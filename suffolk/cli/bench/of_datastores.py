@@ -24,15 +24,10 @@ class BenchRetrieval(WorkdirOptions, RetrievalBenchOptions):
 
     EXAMPLES = "suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json"
 
-    rival: str | None = option(
-        None, "also measure this package, on the same tokens", flag="--against", choices=("draftretriever",)
-    )
-
     def run(self) -> int:
         from suffolk.benchmarks.retrieval import measure, report
 
-        outcome = self.outcome("retrieval")
-        settings = passed_on(self, RetrievalBenchOptions, workdir=self.folder, against=self.rival is not None)
+        outcome, settings = self.outcome("retrieval"), passed_on(self, RetrievalBenchOptions, workdir=self.folder)
         return outcome.finish(settings, measure.measure_retrieval(settings), report)
 
 
@@ -104,14 +99,10 @@ class BenchLive(ReportOptions, LiveBenchOptions):
 
     EXAMPLES = "suffolk bench live STORE --against arctic-inference --json live.json"
 
-    rival: str | None = option(
-        None, "also measure this package, on the same tokens", flag="--against", choices=("arctic-inference",)
-    )
-
     def run(self) -> int:
         from suffolk.benchmarks.live import measure
 
-        outcome, settings = self.outcome("live"), passed_on(self, LiveBenchOptions, against=self.rival is not None)
+        outcome, settings = self.outcome("live"), passed_on(self, LiveBenchOptions)
         return outcome.finish(settings, measure.measure_live(settings), measure)
 
 

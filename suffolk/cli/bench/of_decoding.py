@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffolk.benchmarks.decode.options import DecodingOptions, Epochs
+from suffolk.benchmarks.decode.options import AnsweredPrompts, DecodingOptions, Epochs
 from suffolk.benchmarks.prediction.edits import AgentTasks, PredictedEdits, PredictionOptions, source_files
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions, DecodePromptOptions
+from suffolk.cli.bench.decode import DecodeModelOptions, DecodeOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import Assignable, passed_on
@@ -91,7 +91,7 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchRollouts(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOptions, Epochs):
+class BenchRollouts(DecodeModelOptions, AnsweredPrompts, PlannerOptions, ReportOptions, Epochs):
     """Measure drafts from earlier answers to the same prompts, as in the epochs of reinforcement learning.
 
     Each epoch samples several answers to every prompt. The methods differ in what they keep of the answers

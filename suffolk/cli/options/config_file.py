@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffolk.cli.options.setting import Given, Options, Setting, settings_of
+from suffolk.cli.commands import find_command
+from suffolk.cli.options.setting import Given, Setting, settings_of
 from suffolk.cli.options.values import read_value
 from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument, NotFound
@@ -22,8 +22,7 @@ UNSET = ("config", "assignments")
 
 def command_settings(command: str, words: Sequence[str] = ()) -> dict[str, Setting]:
     """All settings of one of COMMANDS; ``words`` as in ``settings_of``."""
-    options: type[Options] = importlib.import_module(f"suffolk.cli.{command}").Options
-    return settings_of(options, words)
+    return settings_of(find_command(command).options, words)
 
 
 def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str, Given]:

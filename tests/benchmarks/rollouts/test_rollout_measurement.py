@@ -56,9 +56,10 @@ def drafted(memory: Memory, group: str) -> list[int]:
 @pytest.mark.parametrize("method", ["live store", "hybrid"])
 def test_a_live_store_drafts_from_an_answer_that_has_ended(method: str, tmp_path: Path) -> None:
     memory = make_memory(method, tmp_path, vocab_size=20)
-    memory.learn("p1", [[1, 2, 3], [1, 2, 3]])
+    memory.learn("p1", [1, 2, 3])
+    memory.learn("p1", [1, 2, 3])
     assert drafted(memory, "p1") == drafted(memory, "p2") == [3]
-    memory.learn("p2", [[1, 2, 4]])
+    memory.learn("p2", [1, 2, 4])
     assert drafted(memory, "p2")[0] == 4  # its own group comes first
     assert memory.seconds > 0
     memory.close()
@@ -66,12 +67,12 @@ def test_a_live_store_drafts_from_an_answer_that_has_ended(method: str, tmp_path
 
 def test_prompt_trees_draft_from_the_last_epoch_of_the_same_prompt(tmp_path: Path) -> None:
     memory = make_memory("prompt trees", tmp_path, vocab_size=20)
-    memory.learn("p1", [[1, 2, 3]])
+    memory.learn("p1", [1, 2, 3])
     assert drafted(memory, "p1") == []
     memory.end_epoch()
     assert drafted(memory, "p1") == [3]
     assert drafted(memory, "p2") == []
-    memory.learn("p1", [[1, 2, 4]])
+    memory.learn("p1", [1, 2, 4])
     memory.end_epoch()
     assert drafted(memory, "p1") == [4]
     memory.close()

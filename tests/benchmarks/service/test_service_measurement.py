@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from suffolk.benchmarks.datastore_options import ServiceOptions
+from suffolk.benchmarks.service import measure
+from suffolk.benchmarks.service.load import Load
 from suffolk.datastore.errors import InvalidArgument
 from tests.support.measurements import bench, read_report, result_files
 from tests.support.stores import make_store
@@ -30,6 +33,16 @@ def test_a_short_measurement(tmp_path: Path) -> None:
     assert results["open_loop"]["rate"] == 2 * max(each["goodput"] for each in results["closed_loop"].values())
     assert max(each["share_of_peak"] for each in results["closed_loop"].values()) == 1
     assert "of peak" in shown
+
+
+def test_a_deadline_that_no_call_meets_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: without an answered call, the shares of the peak used to divide by 0."""
+    make_store(tmp_path / "s", [[[1, 2, 3] * 20]], vocab_size=40).close()
+    for name in ("run_closed", "run_open"):
+        monkeypatch.setattr(measure, name, lambda *_: Load(1.0, codes=Counter(DEADLINE_EXCEEDED=3)))
+    results = measure.measure_service(ServiceOptions(store=tmp_path / "s", calls=1, batches=(1,), clients=(1,)))
+    assert [each["share_of_peak"] for each in (results["closed_loop"]["1"], results["open_loop"])] == [None, None]
+    assert len(list(map(str, measure.tables(results)))) == 7
 
 
 def test_settings_are_checked(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_log_continues_where_the_run_was_killed(tmp_path: Path) -> None:
 
 
 def options(**changes: object) -> HybridOptions:
-    return HybridOptions(DecodingOptions("m", (Path("p"),), drafters=()), Path("out"), **changes)  # type: ignore[arg-type]
+    return HybridOptions(DecodingOptions(model="m", prompts=(Path("p"),), drafters=()), Path("out"), **changes)  # type: ignore[arg-type]
 
 
 def test_options_are_checked() -> None:

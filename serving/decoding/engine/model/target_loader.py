@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from suffolk.datastore.checks import check_choice
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
@@ -23,6 +24,13 @@ QUANTIZATIONS = ("bitsandbytes", "torchao")
 """Quantization methods of transformers that were run with drafts and gave the text of ``generate``."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 LORA = "LORA"
+
+
+def silence_transformers() -> None:
+    """Turn off the notes and progress bars of transformers."""
+    messages: Any = transformers_logging  # its functions have no types
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
 
 
 def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[Any, Any]:
