@@ -56,7 +56,7 @@ class SampledRounds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherWays:
+class OtherMethods:
     """The methods to measure beside plain decoding and the drafters."""
 
     transformers: bool = option(
@@ -72,7 +72,7 @@ class OtherWays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodingOptions(AnsweredPrompts, SampledRounds, OtherWays):
+class DecodingOptions(AnsweredPrompts, SampledRounds, OtherMethods):
     """Settings of ``suffolk bench decode`` and of other measurements that decode. Checked when made.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from suffolk.benchmarks.decode.options import AnsweredPrompts, DecodingOptions, OtherWays, SampledRounds
+from suffolk.benchmarks.decode.options import AnsweredPrompts, DecodingOptions, OtherMethods, SampledRounds
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
 from suffolk.cli.model import MODEL, DeviceOptions
@@ -65,7 +65,7 @@ class DecodeOptions(DecodeModelOptions, AnsweredPrompts, ComparedOptions, Planne
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(DecodeOptions, Assignable, OtherWays):
+class Options(DecodeOptions, Assignable, OtherMethods):
     record: Path | None = option(None, RECORD, group="report", written=True)
 
 
