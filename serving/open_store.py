@@ -89,7 +89,7 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
 def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) -> Datastore | WatchedDatastore:
     if cache is None:
         raise InvalidArgument(
-            f"{url}: a datastore in storage is searched in a copy; make one with 'suffolk pull', or name its folder as cache"
+            f"{url}: a datastore in storage is searched in a copy; make one with 'suffolk pull' (in Python, cache= names its folder)"
         )
     from suffolk.serving.store.storage.mirror import MirroredDatastore
     from suffolk.serving.store.storage.pull import pull
