@@ -35,7 +35,10 @@ MAX_OCCURRENCES = (1 << 32) - 2
 class ContextQuery(NamedTuple):
     """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``.
 
-    ``least_counts``: for each context, the least number of occurrences of a node of its draft; empty for no limit.
+    Attributes:
+        least_counts: for each context, the least number of occurrences of a node of its draft; empty for no limit.
+        patience: seconds that an answer is worth waiting for. A remote datastore whose deadline nobody has set waits this long if
+            this is longer than its default.
     """
 
     contexts: Sequence[Tokens]
@@ -46,10 +49,11 @@ class ContextQuery(NamedTuple):
     group: StoreGroups = None
     scope: str | None = None
     least_counts: Sequence[int] = ()
+    patience: float = 0.0
 
     def checked(self) -> ContextQuery:
         """The query with numbers as ints. Raises InvalidArgument for an argument of a wrong type."""
-        contexts, max_match, min_match, max_depth, max_nodes, group, scope, least_counts = self
+        contexts, max_match, min_match, max_depth, max_nodes, group, scope, least_counts, patience = self
         check_contexts(contexts)
         if group is not None:
             for groups in group.values() if isinstance(group, Mapping) else [group]:
@@ -65,6 +69,7 @@ class ContextQuery(NamedTuple):
             group,
             scope,
             least_counts,
+            patience,
         )
 
     @property

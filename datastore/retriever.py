@@ -162,7 +162,7 @@ class Retriever(Protocol):
 
     def find_drafts(self, query: ContextQuery) -> Sequence[DraftTree]:
         """``draft_batch`` for a query as a value."""
-        contexts, max_match, min_match, max_depth, _, group, scope, least_counts = query
+        contexts, max_match, min_match, max_depth, _, group, scope, least_counts, _ = query
         keys, searched = (None, "store") if group is None and scope is None else self.group_keys(query)
         index = self.native()
         assert index is not None, _NO_INDEX

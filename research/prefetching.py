@@ -70,12 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     answers = [each for each in read_recordings([args.recording]) if len(each.generated) > 1][: args.limit]
+    deadline = None if args.deadline_ms is None else args.deadline_ms / 1e3
     rows = []
     for delay in args.delays_ms:
         for milliseconds in args.pass_ms:
             with contextlib.ExitStack() as stack:
                 url = stack.enter_context(served(args.store, delayed_server(args.store, delay)))
-                stores = [stack.enter_context(contextlib.closing(connect(url, 0.1))) for _ in WAYS[1:]]
+                stores = [stack.enter_context(contextlib.closing(connect(url, deadline))) for _ in WAYS[1:]]
                 drafters: list[Drafter | None] = [None]
                 for store, prefetch in zip(stores, (False, None, None), strict=True):
                     drafters.append(make_drafter(args.drafter, answers[0].vocab_size, store, prefetch=prefetch))
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--drafter", choices=("datastore", "hybrid"), default="hybrid", help="default: %(default)s")
     parser.add_argument("--limit", type=int, default=10, help="number of answers to use (default: %(default)s)")
     parser.add_argument("--delays-ms", type=float, nargs="+", default=[5.0, 20.0], help="default: 5 20")
+    parser.add_argument("--deadline-ms", type=float, help="deadline of a call (default: that of a worker)")
     parser.add_argument("--pass-ms", type=float, nargs="+", default=[30.0, 60.0], help="default: 30 60")
     return parser
 

@@ -38,7 +38,8 @@ from suffolk.serving.net.tokens import pack_tokens, to_tokens
 from suffolk.serving.net.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
-"""Deadline of a draft or lookup, in seconds: about one decoding step of a small model."""
+"""Deadline of a draft or lookup, in seconds: about one decoding step of a small model. A draft may take ``ContextQuery.patience`` if
+this is longer."""
 PREFETCH_DEADLINE = 0.25
 """Least deadline of ``draft_batch_future``, in seconds. Decoding runs at the same time and may use all cores."""
 MAX_DEADLINE = 3600.0
@@ -64,6 +65,11 @@ class _Call(Generic[Answer]):
     parse: Callable[[Any], list[Answer]]
 
 
+def draft_deadline(query: ContextQuery, deadline: float, is_patient: bool) -> float:
+    """Seconds that a draft may take. ``is_patient``: whether ``deadline`` is the default, so that a query may allow more."""
+    return max(deadline, query.patience) if is_patient else deadline
+
+
 def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
     """Open the datastore at ``url`` (see serving/net/url.py) and read its info.
 
@@ -76,11 +82,7 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
         PermissionDenied: a TLS file is not readable.
         Unavailable, DeadlineExceeded: no server answers.
     """
-    parts = parse_url(url)
-    if deadline is None:
-        deadline = parts.deadline or DEFAULT_DEADLINE
-    check_deadline(deadline, MAX_DEADLINE)
-    store = RemoteDatastore(url, parts, deadline, CircuitBreaker())
+    store = RemoteDatastore(url, parse_url(url), deadline, CircuitBreaker())
     try:
         store.info()
     except SuffolkError:
@@ -105,9 +107,12 @@ class RemoteDatastore(RemoteWriter):
     vocab_size = 0
     has_groups = hides_text = False
 
-    def __init__(self, url: str, parts: ServiceUrl, deadline: float, breaker: CircuitBreaker) -> None:
+    def __init__(self, url: str, parts: ServiceUrl, deadline: float | None, breaker: CircuitBreaker) -> None:
         self.url = url
-        self.deadline = deadline
+        given = parts.deadline if deadline is None else deadline
+        self.deadline = DEFAULT_DEADLINE if given is None else given
+        self._is_patient = given is None
+        check_deadline(self.deadline, MAX_DEADLINE)
         self.breaker = breaker
         self._choices = parse_choices(parts.name)
         self._fingerprint: str | None = None
@@ -132,10 +137,10 @@ class RemoteDatastore(RemoteWriter):
         return self.breaker.healthy
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
-        return self._call(self._lookup(query))
+        return self._call(self._lookup(query), self.deadline)
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        return self._call(self._draft(query))
+        return self._call(self._draft(query), draft_deadline(query, self.deadline, self._is_patient))
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
         """The same as ``find_drafts``, but returns a future. The deadline is at least PREFETCH_DEADLINE.
@@ -143,7 +148,7 @@ class RemoteDatastore(RemoteWriter):
         InvalidArgument, and Unavailable while the breaker is open, are raised immediately. The future raises all other
         errors. Cancelling the future cancels the call, and leaves the breaker unchanged.
         """
-        return self.start_drafts(query, max(self.deadline, PREFETCH_DEADLINE))
+        return self.start_drafts(query, max(draft_deadline(query, self.deadline, self._is_patient), PREFETCH_DEADLINE))
 
     def start_drafts(self, query: ContextQuery, deadline: float) -> Future[list[DraftTree]]:
         """The same as ``draft_batch_future``, with another deadline."""
@@ -264,14 +269,12 @@ class RemoteDatastore(RemoteWriter):
         parse = partial(columns.unpack_counts, trees=trees)
         return self._start(_Call("Count", len(contexts), self._stub.Count, request, parse), deadline)
 
-    def _call(self, call: _Call[Answer]) -> list[Answer]:
+    def _call(self, call: _Call[Answer], deadline: float) -> list[Answer]:
         """The answer of ``call``."""
         self._check_breaker()
         with tracing.start_client_span(call.name, call.queries) as span:
             return self._finish(
-                lambda: call.method(call.request, timeout=self.deadline, metadata=span.metadata),
-                call.parse,
-                self.deadline,
+                lambda: call.method(call.request, timeout=deadline, metadata=span.metadata), call.parse, deadline
             )
 
     def _start(self, call: _Call[Answer], deadline: float) -> Future[list[Answer]]:

@@ -21,7 +21,13 @@ from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.servers import Servers
 from suffolk.serving.clients.fanout.shards import ShardCall
 from suffolk.serving.clients.fanout.topology import parse_address, shard_of
-from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, MAX_DEADLINE, PREFETCH_DEADLINE, RemoteDatastore
+from suffolk.serving.clients.remote_datastore import (
+    DEFAULT_DEADLINE,
+    MAX_DEADLINE,
+    PREFETCH_DEADLINE,
+    RemoteDatastore,
+    draft_deadline,
+)
 from suffolk.serving.net.url import tenant_of
 
 T = TypeVar("T")
@@ -49,7 +55,9 @@ class FanoutDatastore(Retriever):
         """
         address = parse_address(name)
         self.url = name
-        self.deadline = address.deadline or DEFAULT_DEADLINE if deadline is None else deadline
+        given = address.deadline if deadline is None else deadline
+        self.deadline = DEFAULT_DEADLINE if given is None else given
+        self._is_patient = given is None
         check_deadline(self.deadline, MAX_DEADLINE)
         self.servers = Servers(name, address, self.deadline)
         self._selected: tuple[str, ...] | None = None
@@ -84,14 +92,14 @@ class FanoutDatastore(Retriever):
         return self._counted(call, call.matches(query))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        return self._draft(query, self.deadline)
+        return self._draft(query, draft_deadline(query, self.deadline, self._is_patient))
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
         """See ``RemoteDatastore.draft_batch_future``. Unavailable is raised immediately if no server is up."""
         shards = self.servers.shards
         if not any(shard.is_up for shard in shards):
             raise shards[0].unavailable()
-        deadline = max(self.deadline, PREFETCH_DEADLINE)
+        deadline = max(draft_deadline(query, self.deadline, self._is_patient), PREFETCH_DEADLINE)
         try:
             return self._pool.submit(copy_context().run, self._draft, query, deadline)
         except RuntimeError:  # the pool is shut down

@@ -103,6 +103,7 @@ class DatastoreDrafter(RetrievalSource):
                 self._prefetcher = DraftPrefetcher(retriever, self._limits)
         self._always_prefetches = bool(prefetch)
         self._wait_policy = WaitPolicy()
+        self._pass_seconds = 0.0  # the time of the target's plain pass in this step; 0 if unknown
         self._waits = True  # in this step
         self._calls = 0
         self._lost = False  # whether the last call got no answer
@@ -118,9 +119,9 @@ class DatastoreDrafter(RetrievalSource):
 
     def _draft(self, requests: Sequence[DraftRequest]) -> _native.Drafts:
         self._calls += 1
+        self._pass_seconds = sum(each.budget.token_seconds for each in requests)
         self._waits = self._prefetcher is None or (
-            not self._always_prefetches
-            and self._wait_policy.should_wait(sum(each.budget.token_seconds for each in requests))
+            not self._always_prefetches and self._wait_policy.should_wait(self._pass_seconds)
         )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # if possible, one call for all
         ends = (self._end(request, NO_TOKENS) for request in requests)
@@ -262,7 +263,14 @@ class DatastoreDrafter(RetrievalSource):
                 part = slice(start, start + MAX_BATCH)
                 group = group_argument(retriever, groups[part])
                 query = ContextQuery(
-                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group, scope
+                    flat[part],
+                    limits.max_match,
+                    limits.min_match,
+                    limits.max_depth,
+                    budgets[part],
+                    group,
+                    scope,
+                    patience=self._pass_seconds,  # an answer after more than a pass saves less than it costs
                 )
                 parts.append(retriever.find_drafts(query))
         except DeadlineExceeded:  # other errors come immediately, so their time says nothing about answers

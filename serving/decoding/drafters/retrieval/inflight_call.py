@@ -35,7 +35,7 @@ class WaitPolicy:
 
     Waiting costs the time of a call and gives a whole draft. Prefetching costs no time and gives a part of a draft. While drafts
     are prefetched, waiting is tried now and then, as ``DraftGate`` tries a source. After a missed deadline, no step waits until
-    a call is answered or a trial is due.
+    a call is answered within that deadline or a trial is due.
 
     Attributes:
         prefetches: whether to prefetch the drafts of the next step.
@@ -45,6 +45,7 @@ class WaitPolicy:
         self.prefetches = False
         self._seconds: deque[float] = deque(maxlen=_CALLS)
         self._stalled = False
+        self._missed = 0.0  # the last missed deadline
         self._expected, self._share = Estimate(_EXPECTED), Estimate(_SHARE)
         self._saved = 0.0  # in passes of the target, for the next trial
 
@@ -64,13 +65,13 @@ class WaitPolicy:
         return True
 
     def learn_call(self, seconds: float) -> None:
-        """Learn that an answer took ``seconds``."""
-        self._stalled = False
+        """Learn that an answer took ``seconds``. A step that waits would have missed an answer after the deadline."""
+        self._stalled = self._stalled and seconds >= self._missed
         self._seconds.append(seconds)
 
     def learn_timeout(self, seconds: float) -> None:
         """Learn that no answer came within a deadline of ``seconds``. Forgets earlier, faster calls."""
-        self._stalled = True
+        self._stalled, self._missed = True, seconds
         self._seconds.clear()
         self._seconds.extend([seconds] * _KNOWN)
 

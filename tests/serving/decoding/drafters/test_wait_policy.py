@@ -59,6 +59,22 @@ def test_what_stalls_is_waited_for_three_times_more_at_most_and_again_once_it_an
     assert policy.should_wait(1.0)
 
 
+def test_answers_after_the_deadline_do_not_end_a_stall() -> None:
+    """Regression: every other step waited for the whole deadline, in vain, where answers took longer than that."""
+    policy = WaitPolicy()
+    steps(policy, 10, 0.01)
+    policy.learn_timeout(0.05)
+    waited = 0
+    for _ in range(1000):
+        policy.learn_call(0.1)  # what was asked ahead
+        if policy.should_wait(1.0):
+            policy.learn_timeout(0.05)
+            waited += 1
+    assert 0 < waited * 0.05 <= 0.005 * 1000 + 0.05
+    policy.learn_call(0.04)
+    assert policy.should_wait(1.0)
+
+
 def test_what_comes_nearer_is_waited_for_again() -> None:
     policy = WaitPolicy()
     steps(policy, 100, 0.5)

@@ -127,6 +127,19 @@ def test_deadlines_of_a_client(server: DraftServer) -> None:
         connect(url, 0)
 
 
+def test_a_draft_may_take_as_long_as_it_is_worth_unless_a_deadline_is_set(
+    server: DraftServer, brute: BruteForceRetriever
+) -> None:
+    url = f"grpc://{server.listening[0]}"
+    query = ContextQuery([[1, 2]], patience=0.15)
+    for store, milliseconds in ((connect(url), 150), (connect(f"{url}?deadline_ms=70"), 70), (connect(url, 0.06), 60)):
+        brute.gate.clear()
+        with pytest.raises(DeadlineExceeded, match=f"no answer within {milliseconds} ms, the deadline"):
+            store.find_drafts(query)
+        brute.gate.set()
+        store.close()
+
+
 @pytest.mark.parametrize(
     ("words", "asked", "shown"),
     [([], "?deadline_ms=70", 70), (["--deadline", "0.06"], "?deadline_ms=70", 60), ([], "", 80)],
