@@ -134,8 +134,11 @@ class Log:
             self._synced = min(self._synced, self._written)
 
     def acknowledge(self, offset: int | None = None) -> bool:
-        """With ``always``, wait until everything up to ``offset`` (default: everything written) is on disk. Returns whether
-        it is on disk.
+        """Make changes as durable as ``durability`` says, before their caller gets an answer. Copies on other servers are not
+        awaited; ``Feed.await_copies`` does that.
+
+        With ``always``, waits until everything up to ``offset`` (default: everything written) is on disk. Otherwise
+        returns at once. Returns whether everything up to ``offset`` is on disk.
 
         Raises:
             Unavailable: the sync failed; it is unknown what is on disk. The log takes no more changes.
