@@ -127,7 +127,7 @@ class LiveIndex {
   std::shared_ptr<const FileSet> files_ = std::make_shared<FileSet>();
   Entries memory_;                                             // from the oldest on
   Entries deletions_;                                          // segments with the removed documents of memory_
-  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
+  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // large replaced segments that wait to be freed; see retire
   int freeing_ = 0;                                            // threads that free retired segments
   std::uint64_t next_sequence_ = 1;
   std::uint64_t merged_tokens_ = 0;

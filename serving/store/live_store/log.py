@@ -2,8 +2,8 @@
 
 Order of writes and syncs (docs/design/live-store.md): a record is written, and synced before its acknowledgement if durability
 is "always". Before a new file is made, the previous file is synced. Then the new file is synced with its header, and
-then its folder. Its first record comes after that. A checkpoint is synced under a temporary name, then renamed, then
-its folder is synced. Only then are the files that it replaces removed, oldest first.
+then its folder. The first record of the new file comes after that. A checkpoint is synced under a temporary name, then
+renamed, then its folder is synced. Only then are the files that it replaces removed, oldest first.
 """
 
 from __future__ import annotations
