@@ -125,7 +125,7 @@ def _draw(axis: Any, panel: Panel) -> None:
     axis.margins(y=0.12)
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.series) > 1:
-        below = -0.09 - 0.035 * max(label.count("\n") for label in panel.labels)  # no bar here
+        below = -0.09 - 0.035 * max(label.count("\n") for label in panel.labels)  # below the labels
         columns = 4 if max(map(len, panel.series)) <= _SHORT else 2
         axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, below), ncols=columns)
 

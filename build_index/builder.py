@@ -158,7 +158,7 @@ def _resume(
 
 
 def _note_repeat(inputs: Inputs, base: Manifest, show: WorkProgress) -> None:
-    """Note that an earlier build has added the same files."""
+    """Show a note if an earlier build has added the same files."""
     files = inputs.identity(len(inputs.files))
     if earlier := [each for each in base.settings.get("builds", []) if each.get("files") == files]:
         show.note(
@@ -212,7 +212,7 @@ def _workers(inputs: Inputs, options: BuildOptions) -> int:
 
 def _report(gatherer: Gatherer, state: BuildState, memory: int, clock: PartClock) -> BuildReport:
     counts = totals(state.finished[: state.resumed])
-    counts.add(gatherer.run)  # also counts blocks without tokens after the last segment
+    counts.add(gatherer.run)  # the run's totals include blocks after the last segment, which hold no tokens
     return BuildReport(
         store=str(gatherer.options.output),
         generation=state.generation,

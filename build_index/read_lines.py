@@ -109,7 +109,7 @@ def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
                 break
             element = DAMAGED
         if end == len(text) and not isinstance(element, dict | list | str):
-            break  # a number may go on
+            break  # the number may be cut off
         yield place, end, element
         place = _skip(text, end)
     yield place, place, None

@@ -27,7 +27,7 @@ def whole_numbers(name: str, values: object) -> int | list[int]:
         )
     for index, value in enumerate(values):
         if not isinstance(value, _INTEGERS) or isinstance(value, bool):
-            whole_number(f"{name}[{index}]", value)  # raises
+            whole_number(f"{name}[{index}]", value)  # raises the error for this value
     return list(map(int, values))
 
 

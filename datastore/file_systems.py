@@ -44,7 +44,7 @@ logging.getLogger("aiobotocore").addHandler(logging.NullHandler())
 def is_storage_url(text: str) -> bool:
     """Whether ``text`` is the URL of a place in storage, not a path and not the URL of a service."""
     scheme, found, _ = text.partition("://")
-    lacks_slash = text.startswith(tuple(f"{scheme}:/" for scheme in SCHEMES))  # a misspelt URL, no folder
+    lacks_slash = text.startswith(tuple(f"{scheme}:/" for scheme in SCHEMES))  # a URL that lacks a slash, not a folder
     return lacks_slash or (bool(found) and not scheme.startswith(("grpc", "http")))
 
 

@@ -89,7 +89,8 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
 def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) -> Datastore | WatchedDatastore:
     if cache is None:
         raise InvalidArgument(
-            f"{url}: a datastore in storage is searched in a copy; make one with 'suffolk pull' (in Python, cache= names its folder)"
+            f"{url}: a datastore in storage is searched in a copy; make one with 'suffolk pull' "
+            "(in Python, cache= names its folder)"
         )
     from suffolk.serving.store.storage.mirror import MirroredDatastore
     from suffolk.serving.store.storage.pull import pull

@@ -56,7 +56,7 @@ class BatchRun:
 
 
 BatchEntry = list[tuple[int, BatchRun]]
-"""One batch size in one round: the round's number and the run of every method."""
+"""One batch size in one round. For each method: the round's number, and the method's run."""
 Compared = tuple[int, dict[str, Any] | None]
 """Number of output tokens compared, and the first difference, if there is one."""
 
@@ -65,8 +65,8 @@ def measure_batches(options: DecodingOptions, sizes: Sequence[int]) -> dict[str,
     """Run the prompts through one engine at every batch size with every method, in turn; return the results by name.
 
     A finished request is replaced by the next, so the batch stays full until no request waits. All methods and sizes run the same
-    requests: all prompts, repeated if they are fewer than twice the largest batch size. After Ctrl-C the results cover the sizes
-    that all methods completed in a round.
+    requests: all prompts, repeated if they are fewer than twice the largest batch size. After Ctrl-C, a batch
+    size counts in a round only if all methods have completed it there.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -224,7 +224,7 @@ def plots(results: dict[str, Any]) -> list[Panel]:
 
 
 def _tie_lines(results: dict[str, Any]) -> list[str]:
-    """Lines about near-ties; none if texts cannot differ and do not differ."""
+    """Lines about near-ties; empty if the target computes the same bits in every batch and no texts differ."""
     ties = results["near_ties"]
     if results["target"]["same_bits"] and not ties["differences"]:
         return []

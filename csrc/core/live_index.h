@@ -17,7 +17,7 @@
 namespace suffolk {
 
 inline constexpr std::size_t kMaxSearched = 16;  // most segments of a search, deletion segments included
-inline constexpr std::size_t kMinMemory = 6;     // memory may have this many segments, even if a search then has more than kMaxSearched
+inline constexpr std::size_t kMinMemory = 6;     // segments allowed in memory even if a search then has more than kMaxSearched
 inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs; a higher value makes appends faster and drafts slower
 
 struct LiveStats {
@@ -58,8 +58,8 @@ class LiveIndex {
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
   // In one snapshot, replaces the searched files by `files`, and drops the documents in memory up to number `flushed_through`. If
-  // `grouped_stay` is true, documents with a group stay. Later documents get higher numbers. Throws kInvalidArgument for files of
-  // another vocabulary or a smaller order depth.
+  // `grouped_stay` is true, documents with a group stay. Documents appended later get numbers above `flushed_through`. Throws
+  // kInvalidArgument for files of another vocabulary or a smaller order depth.
   void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through, bool grouped_stay = false);
 
   // Drops the oldest segments in memory whose documents all have numbers below `sequence`. Returns the number of dropped documents.
@@ -127,7 +127,7 @@ class LiveIndex {
   std::shared_ptr<const FileSet> files_ = std::make_shared<FileSet>();
   Entries memory_;                                             // from the oldest on
   Entries deletions_;                                          // segments with the removed documents of memory_
-  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
+  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // large replaced segments that wait to be freed; see retire
   int freeing_ = 0;                                            // threads that free retired segments
   std::uint64_t next_sequence_ = 1;
   std::uint64_t merged_tokens_ = 0;

@@ -101,7 +101,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
     }
   } while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; }));
   lock.unlock();
-  pool.clear();  // joins
+  pool.clear();  // joins the threads
   if (failure) std::rethrow_exception(failure);
 }
 

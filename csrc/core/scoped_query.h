@@ -73,7 +73,7 @@ class ScopedSearch {
   const Snapshot& snapshot_;
   std::uint32_t vocab_size_;
   ScopedQuery last_;                             // the last query that searched all documents
-  std::shared_ptr<const DraftTree> last_draft_;  // its tree; null before the first
+  std::shared_ptr<const DraftTree> last_draft_;  // the tree of last_; null before the first query
   std::vector<std::uint64_t> groups_;            // the groups of text_
   std::vector<std::uint32_t> text_;
 };

@@ -18,7 +18,7 @@ namespace suffolk {
 struct FileSet {
   std::vector<std::shared_ptr<const Segment>> segments;
   std::vector<std::shared_ptr<const Segment>> deletions;  // hold the tokens of deleted documents
-  std::vector<DocumentIndices> deleted;                   // the deleted documents of each segment; if the list is empty, they are unknown
+  std::vector<DocumentIndices> deleted;                   // by segment: its deleted documents; unknown if this vector is empty
 
   // Throws kInvalidArgument if the lists of deleted documents do not fit the segments.
   void check() const;
@@ -40,8 +40,8 @@ struct LiveSegment {
   std::uint64_t live_documents() const noexcept { return segment->documents().size() - removed_documents().size(); }
   // Removes further documents. REQUIRES: `documents` is in rising order, and none of them is removed yet.
   void remove(std::span<const std::uint32_t> documents);
-  // Removes the documents that are removed in `before`, by their numbers. `before` may have documents that this segment does not
-  // have. REQUIRES: the numbers rise in both segments, and none of these documents is removed here yet.
+  // Removes the documents whose numbers are removed in `before`. `before` may have documents that this segment does not have.
+  // REQUIRES: the numbers rise in both segments, and none of these documents is removed here yet.
   void remove_as_in(const LiveSegment& before);
 };
 
@@ -67,7 +67,7 @@ class Snapshot {
   std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
 
   // The number of documents that hold the pattern and are not deleted, at most `most`. It is exact for a pattern of up to
-  // kDocumentProbes * (most + kDocumentProbes) occurrences. If a pattern is more frequent, this number of occurrences is checked,
+  // kDocumentProbes * (most + kDocumentProbes) occurrences. Of a more frequent pattern, only this many occurrences are checked,
   // spread evenly. The result may then be too small, but is never too large. Throws kInvalidArgument if the deleted documents of
   // the files are unknown.
   std::uint64_t count_documents(std::span<const std::uint32_t> pattern, std::uint64_t most) const;

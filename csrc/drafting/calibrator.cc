@@ -95,7 +95,7 @@ void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
 void Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> tokens) {
   const Kinds kinds(tree);
   const std::size_t size = tree.tokens.size();
-  if (size == 0) return reliability.add<float>({}, {});  // only decays
+  if (size == 0) return reliability.add<float>({}, {});  // no predictions: only lets earlier ones decay
   std::vector<Kind> judged;
   std::vector<double> estimates;
   std::vector<float> chances;
@@ -107,7 +107,7 @@ void Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> to
     double sum = 0;
     for (auto node = static_cast<std::size_t>(parent + 1); node < size; ++node) {  // children come after their parent
       if (tree.parents[node] != parent) continue;
-      const bool hit = taken < 0 && tree.tokens[node] == token;  // the first of equal siblings
+      const bool hit = taken < 0 && tree.tokens[node] == token;  // only the first of equal siblings counts
       if (hit) taken = static_cast<std::int32_t>(node);
       judged.push_back(kinds[node]);
       hits.push_back(hit ? 1 : 0);

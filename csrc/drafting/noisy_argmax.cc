@@ -15,7 +15,7 @@ namespace {
 struct Bounds {
   double of[55];
   Bounds() noexcept {
-    for (int bits = 0; bits < 55; ++bits) of[bits] = (55 - bits) * std::log(2.0) + 1e-9;  // for rounding
+    for (int bits = 0; bits < 55; ++bits) of[bits] = (55 - bits) * std::log(2.0) + 1e-9;  // 1e-9: a margin for rounding
   }
 };
 

@@ -55,11 +55,11 @@ class PassTimes {
   double speed_ = 0;
   std::vector<double> corrections_;
   double speed_variance_;
-  std::vector<double> speed_covariance_;    // of the speed with each correction
-  std::vector<double> prior_, covariance_;  // of the corrections
+  std::vector<double> speed_covariance_;    // covariance of the speed with each correction
+  std::vector<double> prior_, covariance_;  // covariances of the corrections: at first, and now
   double noise_;                            // variance of the logarithm of a pass's time
   double factor_ = 1;                       // exp(speed_)
-  std::vector<double> curve_;               // corrected
+  std::vector<double> curve_;               // measured_ with the corrections
 };
 
 }  // namespace suffolk::drafting

@@ -86,7 +86,7 @@ Drafts::Drafts(Trees all, std::span<const std::size_t> counts) : trees(std::move
 
 Drafts largest_trees(const Trees& trees, std::span<const std::size_t> counts) {
   Drafts found;
-  std::vector<std::size_t> chosen;  // of one request
+  std::vector<std::size_t> chosen;  // the largest trees of one request
   std::size_t begin = 0;
   for (const std::size_t count : counts) {
     if (count > trees.size() - begin) refuse("draft trees: the counts of requests add up to more than the ", trees.size(), " trees");

@@ -38,8 +38,8 @@ from suffolk.serving.net.tokens import pack_tokens, to_tokens
 from suffolk.serving.net.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
-"""Deadline of a draft or lookup, in seconds: about one decoding step of a small model. A draft may take ``ContextQuery.patience`` if
-this is longer."""
+"""Deadline of a draft or lookup, in seconds: about one decoding step of a small model. A draft may take
+``ContextQuery.patience`` if this is longer."""
 PREFETCH_DEADLINE = 0.25
 """Least deadline of ``draft_batch_future``, in seconds. Decoding runs at the same time and may use all cores."""
 MAX_DEADLINE = 3600.0

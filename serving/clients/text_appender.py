@@ -37,7 +37,7 @@ class TextAppender:
         self._store = store
         self._changed = threading.Condition()
         self._waiting: deque[Text] = deque()
-        self._tokens = 0  # waiting
+        self._tokens = 0  # in the waiting texts
         self._closed = False
         self._counts = {"appended": 0, "dropped": 0, "failed": 0}
         self._logged: set[type[Exception]] = set()

@@ -52,7 +52,7 @@ class LiveConfig:
 
 
 def check_remember(options: Mapping[str, Any], live: Mapping[str, LiveConfig]) -> None:
-    """``options``: of workers. Raises InvalidArgument: ``remember`` is neither a live store nor a path nor a URL."""
+    """``options``: the options of workers. Raises InvalidArgument: ``remember`` is neither a live store nor a path nor a URL."""
     if "remember" in options and (name := str(options["remember"])) not in live and "/" not in name:
         known = f"one of live of stores ({', '.join(live)})" if live else "a name in live of stores"
         raise InvalidArgument(f"options of workers: remember is {name!r}; give {known}, or a URL")

@@ -14,12 +14,12 @@ from suffolk.serving.net.tls import TlsFiles, channel_credentials
 from suffolk.serving.net.url import ServiceUrl
 
 MAX_TOKEN = 1024
-"""Characters of a token."""
+"""Most characters of an access token."""
 MAX_BACKOFF_SECONDS = 0.5
 """Longest delay between connection attempts. gRPC adds up to 20 % jitter."""
 _HOUR = 3600.0
 MAX_METADATA_BYTES = 8 << 10
-"""Bytes of the headers of one call."""
+"""Most bytes of the headers of one call."""
 PING_SECONDS = 20.0
 """Seconds between keepalive pings of a client. A server closes a connection whose client pings much more often."""
 

@@ -206,7 +206,7 @@ def most_connections() -> int:
     """Connections that a server accepts: half of the files that this process may open. With more, it could not open any file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with suppress(OSError, ValueError):  # then the soft limit stays
+        with suppress(OSError, ValueError):  # on an error, the soft limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)

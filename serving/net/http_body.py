@@ -26,7 +26,7 @@ from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
-"""Bytes of a body above which messages do not show an invalid value, because the value may be the whole body."""
+"""Most bytes of a body whose invalid values messages show. In a larger body, an invalid value may be too long to show."""
 _KEYS = 200
 """Most characters in a message that lists the keys of a body."""
 _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
@@ -47,7 +47,7 @@ _FORMS = {
     "string_type": "a string",
     "too_short": "an array with entries",
 }
-"""pydantic's type of an error -> what the value must be, with places for the error's context."""
+"""pydantic's type of an error -> what the value must be. Names in braces are keys of the error's context."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 LARGE = 1 << 16
@@ -152,7 +152,7 @@ def parse_body(kind: type[BodyT], data: bytes, check_given: Callable[[Mapping[st
         return kind.model_validate_json(data.removeprefix(BOM_UTF8))
     except ValidationError as error:
         found, field, text = invalid_field(error, len(data) <= _SMALL)
-        if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
+        if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # raised by a validator of ``kind``
             raise cause from None
     match found["type"]:
         case "json_invalid" if "hex escape" in text:
@@ -172,7 +172,7 @@ def parse_body(kind: type[BodyT], data: bytes, check_given: Callable[[Mapping[st
             keys = "" if len(found["loc"]) > 1 else f"{nearest(field, [*known])}; the keys are {', '.join(known)}"
             raise InvalidField(field, f": unknown key{keys}")
         case "too_long":
-            size, limit = found["ctx"]["actual_length"], found["ctx"]["max_length"]  # no size of an object
+            size, limit = found["ctx"]["actual_length"], found["ctx"]["max_length"]  # size: None for an object
             raise InvalidField(field, f" has {size or 'too many'} entries; at most {limit} are allowed")
         case _:
             raise InvalidField(field, f" is {shown(found['input'])}; {text}" if "input" in found else f": {text}")
@@ -193,8 +193,8 @@ def invalid_field(error: ValidationError, with_input: bool = False) -> tuple[Map
 
 
 def _reach(error: Mapping[str, Any]) -> tuple[bool, int, list[int]]:
-    """Sort key of errors: the largest is reported. This is a list that is too long, because its items matched; otherwise the
-    deepest error, and of equally deep ones the error with the largest indices."""
+    """Sort key of errors; the error with the largest key is reported. A list that is too long comes first, because its items are
+    valid. Otherwise the deepest error is reported, and of equally deep errors the one with the largest indices."""
     return error["type"] == "too_long", len(error["loc"]), [part for part in error["loc"] if isinstance(part, int)]
 
 
@@ -203,7 +203,7 @@ def _words(found: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str
     if found["type"] in _FORMS:
         place = _reach(found), _path(found["loc"])
         same = [each for each in errors if (_reach(each), _path(each["loc"])) == place and each["type"] in _FORMS]
-        named = same if found["type"].endswith("_type") else [found]  # a bound alone
+        named = same if found["type"].endswith("_type") else [found]  # a bound has no alternatives
         forms = [_FORMS[each["type"]].format(**each.get("ctx", {})) for each in named]
         return f"it must be {' or '.join(dict.fromkeys(forms))}"
     text = str(found["msg"]).removeprefix("Value error, ")  # pydantic's prefix of a validator's message
@@ -226,7 +226,8 @@ _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
 
 class LargeBodies:
     """Parses the bodies of one server in threads. Large bodies share one thread, for at most a tenth of the time. So waiting
-    bodies occupy no thread that other calls need. A large body after a pause does not wait.
+    bodies occupy no thread that other calls need. The first large body
+    after a pause is parsed at once.
     """
 
     def __init__(self, turns: DutyCycle | None = None) -> None:

@@ -70,7 +70,7 @@ class PacedFlow(FlowControl):
             self._held.cancel()
 
     def resume_reading(self) -> None:
-        """Called by the application when it needs more."""
+        """The application calls this when it needs more of the body."""
         if self._held is None:
             super().resume_reading()
         else:
@@ -114,7 +114,10 @@ class HttpServer:
         tls: ServerTls | None = None,
         error_body: ErrorBody = plain_error,
     ) -> None:
-        """``error_body``: of answers to requests that do not reach ``app``. Raises OSError: the address cannot be bound."""
+        """``error_body``: makes the body of answers to requests that do not reach ``app``.
+
+        Raises OSError: the address cannot be bound.
+        """
         self.endpoint = endpoint
         self._listeners: list[socket.socket] = []
         try:

@@ -24,7 +24,7 @@ def configure_logs(form: str = "text", requests: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter("suffolk: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    # at INFO, these libraries log where they find credentials, and counts of caches at exit
+    # at INFO, the first two log where they find credentials, and torch logs counts of its caches at exit
     for library in ("aiobotocore", "botocore", "torch"):
         logging.getLogger(library).setLevel(logging.WARNING)
     set_log_requests(requests)

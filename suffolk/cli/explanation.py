@@ -110,7 +110,7 @@ def _passage_lines(tokenizer: Any, store: Retriever, tokens: Sequence[int], sour
 def _document_lines(store: Retriever, ids: Sequence[int]) -> Iterator[str]:
     try:
         places = store.occurrences(ids, MOST_DOCUMENTS, 0)
-    except (PermissionDenied, Unsupported) as error:  # of a draft service
+    except (PermissionDenied, Unsupported) as error:  # raised by a draft service
         yield f"    documents unknown: {error}"
         return
     for place in places:

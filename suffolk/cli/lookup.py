@@ -172,7 +172,7 @@ def _tree(store: Retriever, matched: list[int], tree: DraftTree, has_text: bool)
 def _occurrences(store: Retriever, matched: list[int], limit: int, has_text: bool) -> dict[str, Any]:
     try:
         found = store.occurrences(matched, limit, before=BEFORE) if matched and limit else []
-    except (PermissionDenied, Unsupported) as error:  # of a draft service
+    except (PermissionDenied, Unsupported) as error:  # raised by a draft service
         return {"occurrences": [], "names_documents": False, "occurrences_problem": str(error)}
     places = [
         place.facts()

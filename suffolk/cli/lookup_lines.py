@@ -91,7 +91,7 @@ def _branches(
 def _branch(report: dict[str, Any], run: Sequence[int], guide: str) -> Text:
     draft, times = report["draft"], report["draft"]["counts"][run[0]]
     texts = [draft["texts"][node] for node in run]
-    text = "".join([*(each for each in texts[:-1] if each != "\ufffd"), texts[-1]])  # parts of a character
+    text = "".join([*(each for each in texts[:-1] if each != "\ufffd"), texts[-1]])  # \ufffd: a part of a character
     held = [f"{name} {counts[run[0]]:,}" for name, counts in draft["datastores"].items() if counts[run[0]]]
     line = Text(f"  {times:>10,}  ")
     line.append(f"{times / report['match_count']:6.1%}  {guide}", DIM).append(repr(text))

@@ -10,9 +10,10 @@ model.
 With --tokenizer, logs of OpenAI's API (requests with their responses) and conversations
 ('messages', 'conversations') are replayed too. Each answer in them is one text.
 
-Ctrl-C ends it early with exit code 130. The report then covers the drafters and sizes that have
-finished all texts, and says so; if none has, it covers the first drafter with the texts
-that it has finished. The output ends with a verdict: whether drafts help, how much, and why.
+Ctrl-C ends it early with exit code 130. The report says so, and covers the drafters that have
+finished all texts, with the tree sizes (--nodes) for which they have done so. If there are none, it
+covers the first drafter with the texts that it has finished. The output ends with a verdict: whether
+drafts help, how much, and why.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Simulation:
         def look() -> None:
             if not process.runs or self.world.now > end:
                 return
-            if not process.paused and process.feed.acknowledge(position, reign):
+            if not process.paused and process.feed.try_acknowledge(position, reign):
                 self.history.acknowledged += 1
                 note(self.world.now)
             else:

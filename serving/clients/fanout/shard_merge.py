@@ -28,12 +28,12 @@ class ShardMerge:
     """
 
     def __init__(self, trees: Mapping[int, DraftTree], max_nodes: int) -> None:
-        """``trees``: by shard, its draft of up to ``max_nodes`` nodes. All have the same match."""
+        """``trees``: for each shard, its draft of up to ``max_nodes`` nodes. All have the same match."""
         self.match_length = next(iter(trees.values())).match_length
         self.match_count = sum(tree.match_count for tree in trees.values())
         self._max_nodes = max_nodes
         self._tokens: list[int] = []
-        self._parents: list[int] = []  # precede their children
+        self._parents: list[int] = []  # a parent comes before its children
         self._sums: list[int] = []  # the known occurrences of each node
         self._places: dict[tuple[int, int], int] = {}  # (parent, token) -> node
         self._counts: dict[int, dict[int, int]] = {shard: {} for shard in trees}  # shard -> node -> count

@@ -114,7 +114,7 @@ def unpack_trees(
         )
     if not _are_trees(tokens, parents, sizes, vocab_size):
         for tree in trees:
-            tree.validate(vocab_size)  # names the node
+            tree.validate(vocab_size)  # raises an error that names the bad node
     return trees
 
 

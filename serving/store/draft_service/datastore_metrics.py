@@ -61,7 +61,7 @@ class DatastoreMetrics(Collector):
     """
 
     def __init__(self, datastores: Mapping[str, Retriever]) -> None:
-        """``datastores``: by label. Datastores behind a draft service are left out: their own server reports them."""
+        """``datastores``: label -> datastore. Datastores behind a draft service are left out: their own server reports them."""
         self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, AsyncRetriever)}
 
     def add(self, name: str, datastore: Retriever) -> None:
@@ -115,5 +115,5 @@ class DatastoreMetrics(Collector):
 
 
 def _family(kind: type[FamilyT], name: str, text: str, values: Mapping[str, float]) -> FamilyT:
-    """``values``: by datastore."""
+    """``values``: the metric's values, by datastore."""
     return labelled(kind, name, text, ("datastore",), [((label,), value) for label, value in values.items()])

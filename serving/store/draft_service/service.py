@@ -64,7 +64,7 @@ class DraftService:
         self._shows_occurrences = shows_occurrences
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
         self._merged = lru_cache(_MOST_MERGED)(self._merge)
-        self._changing: set[str] = set()  # names of datastores
+        self._changing: set[str] = set()  # names of datastores in which a flush or deletion runs
         self._change_lock = threading.Lock()
         self._paths = HiddenPaths()
         self.admission = AdmissionController(max_concurrent, "max_concurrent")

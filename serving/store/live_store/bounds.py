@@ -48,7 +48,7 @@ class Bounds:
                         self._used[key] = None
 
     def excess(self, published_tokens: int) -> int:
-        """Tokens to evict, in files and in memory, if the store has more than ``max_tokens``; 0 if it is within this bound.
+        """Tokens to evict, in files and in memory, if the store has more than ``max_tokens``; else 0.
 
         Args:
             published_tokens: tokens in published live segments.
@@ -58,7 +58,7 @@ class Bounds:
         return tokens - bound + bound // SLACK if bound and tokens > bound else 0
 
     def memory_excess(self) -> int:
-        """Tokens to evict in memory, if it has more than ``max_bytes``; 0 if it is within this bound."""
+        """Tokens to evict in memory, if memory holds more than ``max_bytes``; else 0."""
         bound, stats = self._settings.max_bytes, self._writer.index.stats()
         if not bound or stats["bytes"] <= bound:
             return 0

@@ -2,8 +2,8 @@
 
 Order of writes and syncs (docs/design/live-store.md): a record is written, and synced before its acknowledgement if durability
 is "always". Before a new file is made, the previous file is synced. Then the new file is synced with its header, and
-then its folder. Its first record comes after that. A checkpoint is synced under a temporary name, then renamed, then
-its folder is synced. Only then are the files that it replaces removed, oldest first.
+then its folder. The first record of the new file comes after that. A checkpoint is synced under a temporary name, then
+renamed, then its folder is synced. Only then are the files that it replaces removed, oldest first.
 """
 
 from __future__ import annotations
@@ -134,8 +134,11 @@ class Log:
             self._synced = min(self._synced, self._written)
 
     def acknowledge(self, offset: int | None = None) -> bool:
-        """With ``always``, wait until everything up to ``offset`` (default: everything written) is on disk. Returns whether
-        it is on disk.
+        """Make changes as durable as ``durability`` says, before their caller gets an answer. Copies on other servers are not
+        awaited; ``Feed.await_copies`` does that.
+
+        With ``always``, waits until everything up to ``offset`` (default: everything written) is on disk. Otherwise
+        returns at once. Returns whether everything up to ``offset`` is on disk.
 
         Raises:
             Unavailable: the sync failed; it is unknown what is on disk. The log takes no more changes.

@@ -40,7 +40,7 @@ def publish_live(
             publication any more.
 
     Raises:
-        Unavailable: another process writes to the datastore, or it holds an interrupted build.
+        Unavailable: another process writes to the datastore, or an interrupted build is in it.
         ResourceExhausted: the disk is full.
     """
     with open_workspace(store, (LIVE_NAME, READERS_NAME)) as workspace:

@@ -203,7 +203,7 @@ class LiveStore(LiveQueries, Appendable):
         Queries and appends go on. The log of the published documents is removed.
 
         Raises:
-            Unavailable: another process writes to the datastore, or it holds an interrupted build.
+            Unavailable: another process writes to the datastore, or an interrupted build is in it.
             ResourceExhausted: the disk is full; nothing is changed.
         """
         with self._files.lock:
@@ -298,7 +298,7 @@ class LiveStore(LiveQueries, Appendable):
         """Documents and tokens of ``group``.
 
         Raises:
-            NotFound: it has no documents.
+            NotFound: the group has no documents.
         """
         stats = self._live.group_stats(self._key(group))
         if not stats["documents"]:

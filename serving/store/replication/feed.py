@@ -154,7 +154,7 @@ class Feed(ChangeFeed):
         """
         with self._changed:
             self._changed.wait_for(lambda: self._refusal or reign != self.reign or self._have(position), COPY_SECONDS)
-            if self.acknowledge(position, reign):
+            if self.try_acknowledge(position, reign):
                 return
             have = 1 + sum(each.confirmed >= position for each in self._subscriptions.values())
             for each in list(self._subscriptions.values()):
@@ -165,8 +165,11 @@ class Feed(ChangeFeed):
             f"{COPY_SECONDS:g} s, so it may stay or vanish; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
         )
 
-    def acknowledge(self, position: int, reign: int) -> bool:
-        """Whether changes below ``position`` are acknowledged, so that they never vanish. ``reign``: as in ``await_copies``."""
+    def try_acknowledge(self, position: int, reign: int) -> bool:
+        """Acknowledge changes below ``position`` if enough copies have them, so that they never vanish. Does not wait.
+
+        Returns whether the changes are acknowledged. ``reign``: as in ``await_copies``.
+        """
         with self._changed:
             if self._refusal or reign != self.reign or not self._have(position):
                 return False

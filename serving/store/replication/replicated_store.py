@@ -165,7 +165,7 @@ class ReplicatedStore(LiveStore):
         self._await_copies(self.writer.next_sequence, reign)
 
     def _await_copies(self, position: int, reign: int) -> None:
-        if not self.feed.acknowledge(position, reign):
+        if not self.feed.try_acknowledge(position, reign):
             with self.waiting():
                 self.feed.await_copies(position, reign)
 

@@ -93,7 +93,7 @@ class ChoicesAnswer(Answer[BodyT]):
         """The choice of a chunk without text."""
 
     async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
-        traces = defaultdict[int, list[dict[str, Any]]](list)  # by index of the run
+        traces = defaultdict[int, list[dict[str, Any]]](list)  # index of a run -> its traces
         async for run, step in self.runs.steps(outcome):
             traces[run.index] += map(self._traces.json, step.traces)
         choices = [self.choice(run) | _suffolk(traces[run.index]) for run in self.runs]

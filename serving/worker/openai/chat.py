@@ -40,11 +40,11 @@ class ChatAnswer(ChoicesAnswer[ChatBody]):
         tool_format: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``tool_format``: of the model's tool calls. ``marks``: of its reasoning."""
+        """``tool_format``: the format of the model's tool calls. ``marks``: the marks of its reasoning."""
         super().__init__(model, body, runs, tokens)
         tools, thought = chosen_tools(body), message_thought(marks, body, runs, tokens)
         self._thinks = marks is not None
-        # by index of the run
+        # index of a run -> its message
         self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, tool_format, thought))
 
     def choice(self, run: TextRun) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
         self._skips_special = body.skip_special_tokens is not False
         self._offsets = defaultdict[int, _Offsets](
             lambda: _Offsets(tokens.stream(self._skips_special))
-        )  # by index of the run
+        )  # index of a run -> its offsets
         self._prompts: dict[bytes, str] = {}  # texts by ids: the choices of a prompt share it
 
     def choice(self, run: TextRun) -> dict[str, Any]:

@@ -14,7 +14,7 @@ _TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
 
 
 class _FirstError(FailFast):
-    __hash__ = object.__hash__  # unions need it
+    __hash__ = object.__hash__  # ``typing.Union`` hashes the annotations of its members
 
 
 FIRST_ERROR = _FirstError()

@@ -31,7 +31,7 @@ from suffolk.serving.worker.service import DecodeService
 
 LOG = logging.getLogger("suffolk.worker")
 MAX_UNKNOWN = 64
-"""Names of unknown fields that are logged."""
+"""Most names of unknown fields that are logged."""
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),

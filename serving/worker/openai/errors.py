@@ -56,6 +56,6 @@ def _param(status: HTTPStatus, error: Exception) -> str | None:
     if field is None:
         return None
     name, bracket, place = field.partition("[")
-    if isinstance(error, InvalidField):  # has the request's own name
+    if isinstance(error, InvalidField):  # its field is named as in the request already
         return field
     return _NAMES.get(name, name) + ("" if name in _NAMES else bracket + place)

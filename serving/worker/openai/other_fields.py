@@ -49,7 +49,7 @@ IGNORED = frozenset(
 _PLAIN = (
     # OpenAI, and an option of its clients
     *("audio", "extra_query", "include_obfuscation", "moderation", "web_search_options"),
-    # of another path
+    # fields of other paths of the API
     *("context_management", "echo", "suffix"),
     # vLLM
     *("chat_template", "documents", "early_stopping", "logits_processors", "logprob_token_ids"),

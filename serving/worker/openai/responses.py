@@ -45,7 +45,7 @@ class ResponsesAnswer(Answer[ResponsesBody]):
         tool_format: ToolFormat,
         marks: ReasoningMarks | None,
     ) -> None:
-        """``tool_format``: of the model's tool calls. ``marks``: of its reasoning."""
+        """``tool_format``: the format of the model's tool calls. ``marks``: the marks of its reasoning."""
         self.body, self.runs, self.tokens = body, runs, tokens
         chat = chat_of(body)
         self._message = ChatMessage(chosen_tools(chat), tool_format, message_thought(marks, chat, runs, tokens))

@@ -74,7 +74,7 @@ class Reasoning(ResponsesPart):
 
     effort: Effort | None = None
     summary: _SUMMARY | None = None
-    generate_summary: _SUMMARY | None = None  # the older name
+    generate_summary: _SUMMARY | None = None  # the older name of ``summary``
 
 
 class ResponsesBody(GenerationBody):

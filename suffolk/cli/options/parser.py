@@ -121,7 +121,7 @@ def _unknown(word: str, prog: str, settings: Mapping[str, Setting]) -> str:
     flags = [each.flag for each in settings.values() if not (each.rare or each.positional)]
     shown = {each.strip("-"): each for each in (*flags, "--help")}  # dashes would make short names alike
     shown |= {name.replace("_", "-"): f"--set {name}=VALUE" for name, each in settings.items() if each.rare}
-    same = [each for each in flags if len(flag) == 2 and each[2] == flag[1]]  # of -o
+    same = [each for each in flags if len(flag) == 2 and each[2] == flag[1]]  # for -o: the options that begin with --o
     hint = f" (did you mean {' or '.join(same)}?)" if same else nearest(flag.strip("-"), shown, shown)
     dash = "" if hint or word.startswith("--") else "; write -- before a text that begins with '-'"
     return f"unknown option {flag}{hint}{dash}; see '{prog} --help'"

@@ -21,7 +21,8 @@ from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator,
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
 
 VERSION = 2
-_LEARNERS: dict[str, Callable[[], Learner]] = {  # they check states; a prior is not part of a state
+# Calibrators that only check a state, so their prior has no effect: a state does not include it.
+_LEARNERS: dict[str, Callable[[], Learner]] = {
     TEXT: partial(Calibrator, Prior(0.0, 0.0, 0.0, 0.0, 0.0)),
     NETWORK: Confidence,
 }

@@ -110,7 +110,7 @@ class Confidence:
     """
 
     def __init__(self) -> None:
-        self._tallies = np.zeros((2, 2, len(_DEPTHS) + 1, len(_EDGES) + 1))  # hits, and tokens seen
+        self._tallies = np.zeros((2, 2, len(_DEPTHS) + 1, len(_EDGES) + 1))  # first axis: hits, tokens seen
         self.reliability = Reliability(_DECAY)
 
     def chances(self, draft_probs: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> Floats:

@@ -96,7 +96,7 @@ def speculative_sample(
     rows = distributions(sampler, request, _paths(path, draft.tokens), logits)
     sums = rows.sum(-1)
     placeholder = torch.eye(1, rows.shape[1], dtype=rows.dtype, device=rows.device)
-    rows[~(sums > 0)] = placeholder  # its sample is dropped below
+    rows[~(sums > 0)] = placeholder  # the sample of this row is dropped below
     if rows.shape[1] < vocab_size:
         rows = torch.nn.functional.pad(rows, (0, vocab_size - rows.shape[1]))
     coins, draws = uniforms.take(len(draft) + 1)

@@ -98,7 +98,7 @@ def generated_text(target: Target) -> tuple[np.ndarray, int]:
 
 
 def _features(target: Target, tokens: np.ndarray, layers: Sequence[int]) -> torch.Tensor:
-    """float[n, layers, width]."""
+    """float[n, layers, width], the target's hidden states of ``layers`` at each token."""
     cache = target.new_cache(1, len(tokens))
     features = target.forward(cache, [0], [chain(tokens)], [1], layers).features
     assert features is not None

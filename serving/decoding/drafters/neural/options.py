@@ -72,7 +72,7 @@ def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:
 
 def _tensor_names(folder: Path) -> set[str]:
     """The names of the tensors in ``folder``; empty if no index and no safetensors header lists them."""
-    from safetensors import SafetensorError, safe_open  # of the extra worker
+    from safetensors import SafetensorError, safe_open  # installed by the extra ``worker``
 
     try:
         index = folder / "model.safetensors.index.json"

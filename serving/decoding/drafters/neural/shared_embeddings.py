@@ -36,7 +36,7 @@ class SharedEmbeddings:
         return int(self.output.weight.shape[1])
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        """float[..., hidden]."""
+        """float[..., hidden], the embeddings of ``tokens``."""
         with torch.no_grad():
             return self.embedding(tokens)  # type: ignore[no-any-return]
 

@@ -42,7 +42,7 @@ SHORT_MATCHES = (4, 3, 2, 1)
 
 Calibration compares their drafts.
 """
-_Contexts = list[list[Ids]]  # of each request
+_Contexts = list[list[Ids]]  # for each request: the contexts to look up
 _GROUP = "group"
 """The scope (``ContextQuery``) of the documents of a request's group, and the name of this part in the calibration."""
 
@@ -104,7 +104,7 @@ class DatastoreDrafter(RetrievalSource):
         self._always_prefetches = bool(prefetch)
         self._wait_policy = WaitPolicy()
         self._pass_seconds = 0.0  # the time of the target's plain pass in this step; 0 if unknown
-        self._waits = True  # in this step
+        self._waits = True  # whether this step waits for its drafts, instead of prefetching the next ones
         self._calls = 0
         self._lost = False  # whether the last call got no answer
         self.failures = DraftFailures("datastore drafter")

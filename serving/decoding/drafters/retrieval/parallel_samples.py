@@ -57,7 +57,7 @@ class ParallelSamplesDrafter(TextSource[tuple[str, bytes]]):
     def __init__(
         self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
     ) -> None:
-        """``vocab_size``: the target's."""
+        """``vocab_size``: the size of the target's vocabulary."""
         super().__init__(calibration, PRIOR)
         self._vocab_size = vocab_size
         self._limits = limits or Limits()

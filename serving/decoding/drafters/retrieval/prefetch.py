@@ -27,9 +27,9 @@ _BREADTH = 8
 class DraftPrefetcher:
     """Requests the drafts of a step before the step begins, and never waits for them. Not thread-safe.
 
-    The node at which the target leaves a tree can be predicted. The token that the target samples there cannot. So the trees after
-    the most likely ends are requested one level deeper. The subtree below the sampled token is the next draft. A late answer is
-    dropped. The next call is sent after the late answer has come.
+    The node at which the target leaves a tree can be predicted. The token that the target samples there cannot. So for the
+    most likely of these nodes, trees are requested that are one level deeper than a draft. The subtree below the sampled
+    token is the next draft. A late answer is dropped. The next call is sent after the late answer has come.
 
     Attributes:
         prefetched: drafts that came in time.

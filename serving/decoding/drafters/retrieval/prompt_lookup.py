@@ -39,7 +39,7 @@ class PromptLookupDrafter(TextSource[ContextIndex]):
     def __init__(
         self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
     ) -> None:
-        """``vocab_size``: the target's."""
+        """``vocab_size``: the size of the target's vocabulary."""
         super().__init__(calibration, PRIOR)
         self._vocab_size = vocab_size
         self._limits = limits or Limits()

@@ -71,7 +71,7 @@ class TextSource(RetrievalSource, Generic[PerRequest]):
     """
 
     def __init__(self, calibration: Calibration | Part | None, prior: Prior) -> None:
-        """``prior``: of new calibrators."""
+        """``prior``: the prior of new calibrators."""
         self._scorer = RetrievalScorer(calibration or Calibration(), self.name, prior)
         self._calls = 0
         self._by_request: dict[int, PerRequest] = {}

@@ -4,7 +4,7 @@
 2. ``StepBatch.take`` (step_batch.py) builds the batch. ``PrefillPace`` (prefill_pace.py) says how many prompt tokens are read.
 3. ``Planner.may_draft`` and ``draft_budget`` (policy/planner.py) choose the requests that draft, and limit their drafts.
 4. ``DrafterPool.draft`` (drafter_pool.py) calls each drafter once, by the interface of drafter.py. If one fails, its draft is lost.
-5. ``DrafterPool.permitted`` drops nodes that a grammar forbids. ``Planner.size_trees`` keeps the nodes that are worth their time.
+5. ``DrafterPool.permitted`` drops nodes that a grammar forbids. ``Planner.size_trees`` chooses how many nodes to verify.
 6. ``DrafterPool.prefetch`` lets drafters prepare the next step while the target computes.
 7. ``Passes.forward`` (model/passes.py) computes the logits of all rows in one pass of the target. A row is one token.
 8. ``verify`` (verify_step.py) samples the target's token at every row (sampling/sampler.py), and accepts the drafted path that

@@ -135,7 +135,7 @@ class DrafterPool:
     def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
         """Pass the hidden states of the request's next tokens to its drafter: ``rows`` of ``features``, float[n, layers, width].
 
-        If they do not fit into memory, only the drafter fails.
+        If the hidden states do not fit into memory, only the drafter fails.
         """
         columns = self._columns.get(request.drafter)
         if columns is None:
@@ -170,7 +170,7 @@ class DrafterPool:
                 self._drafters[name].observe({requests[at].number: _read_only(tokens[at]) for at in members})
 
     def release(self, request: Request) -> None:
-        """Let the request's drafter forget it."""
+        """Let the request's drafter forget the request."""
         with self._guard(request.drafter, [request]):
             self._drafters[request.drafter].release(request.number)
 

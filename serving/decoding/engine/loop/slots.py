@@ -31,7 +31,8 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """A running request. Another request copies the cache rows of its first ``shared`` tokens as soon as they are read."""
+    """A running request. Another request copies the cache rows of this request's first ``shared`` tokens as
+    soon as they are read."""
 
     request: Request
     shared: int
@@ -41,7 +42,8 @@ _NOTHING = _Contents(np.empty(0, np.int32), "")
 
 
 class Slots:
-    """Gives slots to requests. If a prompt begins like another text of its tenant, it takes over the cache rows of this text.
+    """Gives slots to requests. If a prompt begins like another text of its tenant, the request takes over the cache rows of
+    this text.
 
     The text belongs to a running request, or to a request that has left and whose slot is free. So free slots serve as a cache.
     A request that does not continue the text of a free slot gets the free slot whose rows were used least recently. Requests that
@@ -94,7 +96,7 @@ class Slots:
         request.slot = slot
 
     def awaits_prefix(self, request: Request) -> bool:
-        """Take over the rows of its leader that exist already. Returns whether the request still waits for rows of its leader."""
+        """Take over the leader's rows that exist already. Returns whether ``request`` still waits for rows of the leader."""
         leader = self._leaders.get(request.number)
         if leader is None:
             return False

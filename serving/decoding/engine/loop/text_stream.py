@@ -49,7 +49,7 @@ class TextStream:
         self._text = _decoder(tokenizer, skip_special_tokens)
         self._stop = tuple(stop)
         self._min_tokens, self._include_stop = min_tokens, include_stop
-        # these decode to nothing
+        # special tokens decode to nothing
         self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()) if skip_special_tokens else ())
         self._marks = _marks(tokenizer, self._stop) if skip_special_tokens else {}
         self._tokens: list[int] = []

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory, record
+from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory, capture_graph
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.row_attention import RowTables, kernels, launching, power_of_two
 from suffolk.serving.decoding.engine.model.row_plan import ROW_FIELDS, Numbers
@@ -117,7 +117,7 @@ class DeviceStep:
             for kind in range(KINDS):
                 if size <= len(logits) and (size, kind) not in self._captured:
                     compute = partial(self._compute, logits[:size], kind)
-                    self._captured[size, kind] = record(compute, memory, self._moves.device)
+                    self._captured[size, kind] = capture_graph(compute, memory, self._moves.device)
 
     def run(self, logits: torch.Tensor, drafts: Drafts) -> Walks:
         """End the step of a pass that gave ``logits``, which include rows of padding. Waits for the copy of the results."""

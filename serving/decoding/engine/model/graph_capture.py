@@ -49,8 +49,10 @@ class CapturedPass:
 
 
 @torch.inference_mode()
-def capture(compute: Callable[[], PassResult], memory: GraphMemory, device: torch.device) -> CapturedPass:
-    """Capture ``compute``, which reads its inputs from memory that stays. Warm-ups compute it, so the inputs must be valid.
+def capture_pass(compute: Callable[[], PassResult], memory: GraphMemory, device: torch.device) -> CapturedPass:
+    """Capture ``compute``, and the copy of its result to the memory that all graphs share.
+
+    ``compute`` reads its inputs from memory that stays. It also runs before the capture, so the inputs must be valid.
 
     Raises:
         RuntimeError: the model does something that cannot be captured, such as a copy to the host.
@@ -64,12 +66,12 @@ def capture(compute: Callable[[], PassResult], memory: GraphMemory, device: torc
         torch.cuda.current_stream().wait_stream(memory.stream)
     rows = 0 if found.features is None else len(found.features)
     result = memory.result.head(rows, len(found.logits))
-    return CapturedPass(record(lambda: result.copy_(compute()), memory, device), result)
+    return CapturedPass(capture_graph(lambda: result.copy_(compute()), memory, device), result)
 
 
 @torch.inference_mode()
-def record(compute: Callable[[], None], memory: GraphMemory, device: torch.device) -> torch.cuda.CUDAGraph:
-    """Capture ``compute``, which also writes its results to memory that stays. Inputs and errors: as for ``capture``."""
+def capture_graph(compute: Callable[[], None], memory: GraphMemory, device: torch.device) -> torch.cuda.CUDAGraph:
+    """Capture ``compute``, which also writes its results to memory that stays. Inputs and errors: as for ``capture_pass``."""
     with torch.cuda.device(device):
         memory.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(memory.stream):

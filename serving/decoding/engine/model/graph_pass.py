@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from suffolk.serving.decoding.engine.model.device_step import DeviceStep, Drafts, SampleRows, Walks
-from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture
+from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture_pass
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.pass_function import CompiledFunction, PassFunction, attending, pass_function
@@ -188,7 +188,7 @@ class GraphPasses(SpecialPasses):
         if self._step is not None:
             self._step.clear()
         self._tables.load(empty_plan(), np.empty(0, np.int64), rows)
-        captured = self._captured[rows] = capture(lambda: self._compute(rows), self._memory, self._target.device)
+        captured = self._captured[rows] = capture_pass(lambda: self._compute(rows), self._memory, self._target.device)
         if self._step is not None:
             self._capture_step(captured.result.logits, self._step, self._memory)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture
+from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture_pass
 from suffolk.serving.decoding.engine.model.grid_attention import WORD, Bucket, Grid
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
@@ -99,8 +99,8 @@ class StaticPass:
         return run_model(target.model, ids, positions, self._cache.layers, grid, target.vocab_size, self._layers)
 
     def capture(self, memory: GraphMemory) -> None:
-        """Capture ``compute`` as a CUDA graph. The rows of a real pass must be loaded. Raises the errors of ``capture``."""
-        self._captured = capture(self.compute, memory, self._target.device)
+        """Capture ``compute`` as a CUDA graph. The rows of a real pass must be loaded. Raises the errors of ``capture_pass``."""
+        self._captured = capture_pass(self.compute, memory, self._target.device)
 
     def run(self) -> PassResult:
         """The same as ``compute``, by replaying the graph if there is one. The next graph of the same memory overwrites the

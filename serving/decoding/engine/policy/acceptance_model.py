@@ -108,7 +108,7 @@ class AddedTokens:
     def learn(self, expected: float, gained: int, alone: int) -> None:
         """Learn that the source added ``gained`` tokens to a draft of ``expected`` tokens.
 
-        Without this draft, the source would have had ``alone`` tokens.
+        Without the existing draft, ``alone`` tokens of the source would have been accepted.
         """
         self._gains[bisect_right(_CLASSES, expected)].add(gained)
         self._alone.add(alone)

@@ -74,6 +74,6 @@ class DraftGate:
         return gain, cost, runs
 
     def learn_cost(self, seconds: float, rows: float = 0.0) -> None:
-        """Learn that a draft took ``seconds`` for one request. Verifying it takes ``rows`` seconds."""
+        """Learn that a draft took ``seconds`` for one request. Verifying the draft takes ``rows`` seconds."""
         self._own.add(seconds)
         self._usual.add(seconds + rows)

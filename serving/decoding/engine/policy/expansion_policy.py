@@ -29,7 +29,8 @@ class ExpansionPolicy:
         self._acceptance = Estimate(share)
 
     def pays(self, value: float, value_seconds: float, seconds: float) -> bool:
-        """Whether a pass of ``seconds`` is worth its time; True if ``value_seconds`` is 0. ``value``: sum of its nodes' values."""
+        """Whether a pass of ``seconds`` is worth its time; True if ``value_seconds`` is 0. ``value``: the sum of the values of
+        the pass's nodes."""
         return not value_seconds or value * self._acceptance.value * value_seconds >= seconds
 
     def choose(

@@ -1,4 +1,4 @@
-"""The planner cuts draft trees to the nodes worth verifying, and records the costs and gains of drafting."""
+"""The planner chooses how many nodes of each draft tree to verify, and records the costs and gains of drafting."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Planner:
         return DraftBudget(token, row, token * stake, max(1.0, running.tokens / running.time))
 
     def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
-        """Cut the draft trees: set how many nodes of each candidate to verify.
+        """Set how many nodes of each candidate to verify. The caller then cuts the trees, as ``StepBatch._entry`` does.
 
         Chooses the best nodes of all requests together. Their number is the one that gives the most expected tokens per second,
         and may be 0. If the pass also reads prompts, a further second must give as many tokens as in the best pass without prompts.

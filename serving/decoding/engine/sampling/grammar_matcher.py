@@ -83,7 +83,7 @@ class GrammarMatcher:
         """
         masks, failure = self._masks(contexts)
         if failure and not masks[0].any():
-            masks, failure = self._masks(contexts)  # with a new parser
+            masks, failure = self._masks(contexts)  # again, with a new parser
         if failure and not masks[0].any():
             raise failure
         if failure and not self._warned:

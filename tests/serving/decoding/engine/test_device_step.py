@@ -227,8 +227,8 @@ def test_the_steps_of_all_sizes_are_captured_first(few_rows: None, monkeypatch: 
         captured.append(len(compute.args[0]))
         return Graph(compute)
 
-    monkeypatch.setattr(graph_pass, "capture", Pass)
-    monkeypatch.setattr(device_step, "record", record)
+    monkeypatch.setattr(graph_pass, "capture_pass", Pass)
+    monkeypatch.setattr(device_step, "capture_graph", record)
     cache, plain = (TARGET.new_cache(2, 40) for _ in range(2))
     graph, host = (GraphPasses(TARGET, each, (), is_compiled=False, sample=sample_rows) for each in (cache, plain))
     graph._memory = object()  # type: ignore[assignment]
@@ -252,8 +252,8 @@ def test_steps_that_cannot_be_captured_end_on_the_host(
     def fail(*_: object) -> None:
         raise RuntimeError("operation not permitted\nlong explanation")
 
-    monkeypatch.setattr(graph_pass, "capture", lambda compute, *_: SimpleNamespace(result=compute()))
-    monkeypatch.setattr(device_step, "record", fail)
+    monkeypatch.setattr(graph_pass, "capture_pass", lambda compute, *_: SimpleNamespace(result=compute()))
+    monkeypatch.setattr(device_step, "capture_graph", fail)
     graph = GraphPasses(TARGET, TARGET.new_cache(2, 40), (), is_compiled=False, sample=sample_rows)
     graph._memory = object()  # type: ignore[assignment]
     assert graph.has_steps

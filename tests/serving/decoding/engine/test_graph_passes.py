@@ -147,7 +147,7 @@ def test_a_captured_pass_reads_all_else_from_memory(monkeypatch: pytest.MonkeyPa
         captured.append(len(compute().logits))
         return Graph(compute)
 
-    monkeypatch.setattr(graph_pass, "capture", capture)
+    monkeypatch.setattr(graph_pass, "capture_pass", capture)
     target = small_target()
     caches = filled_caches(target)
     graph = GraphPasses(target, caches[0], (), is_compiled=False)

@@ -25,7 +25,7 @@ def test_one_copy_counts_once_however_often_it_connects() -> None:
             changes.confirm(second, 5)
             changes.confirm(first, 9)
             assert first.ended == "the follower has connected again"
-            assert not changes.acknowledge(5, reign=1)  # 2 of 3 copies
+            assert not changes.try_acknowledge(5, reign=1)  # 2 of 3 copies
 
 
 def test_no_change_of_an_earlier_reign_is_acknowledged() -> None:
@@ -43,9 +43,9 @@ def test_a_slow_copy_is_waited_for_before_it_is_in_sync() -> None:
     changes.begin([])
     with changes.subscribed("f", 10, 0) as slow:
         changes.confirm(slow, 5)
-        assert changes.acknowledge(10, reign=1)
+        assert changes.try_acknowledge(10, reign=1)
         assert changes.admit() == frozenset()  # it lacks what is acknowledged
-        assert not changes.acknowledge(11, reign=1)
+        assert not changes.try_acknowledge(11, reign=1)
         changes.confirm(slow, 10)
         assert changes.admit() == {"f"}
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from suffolk.datastore.draft_tree import DraftTree
 
 PAD = -1
-"""Fills beams after their end."""
+"""Token that fills a beam after its end."""
 
 
 class BeamSearch:

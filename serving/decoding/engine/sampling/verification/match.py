@@ -11,7 +11,8 @@ from suffolk.datastore import _native
 def accept(
     tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sampled: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """int64[k], the accepted nodes of a draft tree, from the top down. The first of equal siblings is used.
+    """int64[k], the accepted nodes of a draft tree, from the top down. The first of equal siblings is used. The C++ function
+    ``accepted_path`` (csrc/drafting/tree.cc) chooses them.
 
     Each row is sampled exactly once, whether or not it is accepted. So the text equals the text of plain decoding.
 

@@ -1,7 +1,8 @@
 """Verification ``typical`` is LOSSY: the text depends on the draft and does not follow the target's distribution.
 
-A drafted token is acceptable if the target finds it likely enough for its own certainty: p(token) >= min(epsilon,
-delta * exp(-entropy(p))). Sources: Cai et al.: Medusa (2024), section 2.3.1; Zhang et al.: Recurrent Drafter (2024), section 4.
+A drafted token is acceptable if the target gives it at least this probability: min(epsilon, delta * exp(-entropy(p))), where p is
+the target's distribution. So the less certain the target is, the less probable a token may be.
+Sources: Cai et al.: Medusa (2024), section 2.3.1; Zhang et al.: Recurrent Drafter (2024), section 4.
 """
 
 from __future__ import annotations
