@@ -10,6 +10,7 @@ import secrets
 from pathlib import Path
 
 from suffolk.datastore.errors import (
+    Field,
     InvalidArgument,
     NotFound,
     PermissionDenied,
@@ -79,6 +80,12 @@ def name_text(name: str) -> str:
         return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON allows
         return name.encode("utf-8", "replace").decode()
+
+
+def require_place_here(path: str | Path, name: str) -> None:
+    """Raise InvalidArgument if the path of something to make is a URL: a folder with an odd name would be made."""
+    if "://" in str(path):
+        raise InvalidArgument(Field(name), f" is {str(path)!r}, a URL; name a place on this machine")
 
 
 def refuse_dangling(path: Path) -> None:

@@ -234,8 +234,8 @@ def open(
         unused |= {"watch": watch or None, "deadline": deadline}  # a service always follows
     for name, value in unused.items():
         if value is not None:
-            settings = ", or give append=LiveSettings(residency=...)" if name == "residency" and not is_service else ""
-            raise InvalidArgument(Field(name), f" has no effect with append; leave it out{settings}")
+            other = ", or give append=LiveSettings(residency=...)" if name == "residency" and not is_service else ""
+            raise InvalidArgument(Field(name), f" has no effect with append; leave it out{other}")
     if names_several(address):
         from suffolk.serving.clients.fanout.appendable import AppendableFanout
 
@@ -245,7 +245,10 @@ def open(
     from suffolk.serving.store.live_store.settings import LiveSettings
     from suffolk.serving.store.live_store.store import open_live_store
 
-    return open_live_store(path_or_url, LiveSettings() if append is True else append)
+    settings = LiveSettings() if append is True else append
+    if not isinstance(settings, LiveSettings):
+        raise InvalidArgument(Field("append"), f" is {append!r}; give True, or LiveSettings(...)")
+    return open_live_store(path_or_url, settings)
 
 
 def create(

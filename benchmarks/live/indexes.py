@@ -171,7 +171,7 @@ def _halves(documents: list[Ids], count: int) -> Iterator[list[Ids]]:
 
 
 def _drafts(parts: list[list[Ids]], pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
-    segments = [_one_segment(part, pieces) for part in parts]
+    segments = [_one_segment(part, pieces) for part in parts if part]  # few documents do not fill all
     searcher = _native.MergedSearcher(segments, [1] * len(segments), 2)  # one index would merge them
     bounds = (options.max_match, options.min_match, options.max_depth, [options.max_nodes])
     seconds, nodes = [], 0

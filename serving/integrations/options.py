@@ -26,7 +26,8 @@ class IntegrationOptions:
     Attributes:
         datastores: folders and URLs (``grpc://HOST:PORT/NAME``). All are searched.
         prompt_lookup: whether to draft from the request's own text too.
-        deadline_ms: deadline of one draft-service call. None: the URL's deadline, else 20 ms.
+        deadline_ms: deadline of one draft-service call. None: the URL's deadline, else 20 ms, or a pass if that is
+            longer.
         max_match: longest context suffix to look up, in tokens.
         max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text may be twice as long.
         remember: live datastore to which every finished answer is appended in the background, without its prompt, and which is

@@ -5,8 +5,9 @@ holds a text, a conversation, a logged request of OpenAI's API, or a line of a -
 Corpora are files, folders or quoted patterns, on disk or in storage (s3://, gs://, hf://). The
 first bytes of a file tell its form. With a URL as --output, the datastore is built on disk and pushed. With --ray,
 the nodes of a cluster do the work, and send the segments to that URL themselves. To continue an
-interrupted build, run the same command again. An existing datastore stays in place until the new one
-is complete. Running servers of the datastore then follow within a second, and are listed.
+interrupted build, run the same command again: it goes on after the last finished segment. An
+existing datastore stays in place until the new one is complete. Running servers of the datastore
+then follow within a second, and are listed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from suffolk.cli.storage import push_facts
 from suffolk.cli.store_lines import change_report
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.files import name_text
+from suffolk.datastore.files import name_text, require_place_here
 from suffolk.datastore.settings import REQUIRED, Within, argument, option
 from suffolk.serving.store.storage.build import build_at
 from suffolk.serving.store.storage.push import KEEP
@@ -143,6 +144,7 @@ def _folder(options: Options) -> Path:
     if useless := {"work_folder", "keep"} & set(options.given):
         name = min(useless).replace("_", "-")
         raise InvalidArgument(f"--{name} has no effect: --output {options.output} is not a URL; leave it out")
+    require_place_here(options.output, "output")
     return Path(options.output)
 
 

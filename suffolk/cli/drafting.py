@@ -108,7 +108,7 @@ class RetrievalOptions(Options):
     GROUP = "drafting"
     deadline_ms: Annotated[float, Within(ABOVE_0, 3_600_000)] | None = rare(
         None,
-        "milliseconds that a remote draft may take (default: deadline_ms of the URL, or 20)",
+        "milliseconds that a remote draft may take (default: deadline_ms of the URL; else 20, or a longer decoding step)",
         metavar="MS",
     )
     max_match: Length = rare(DEFAULT_MAX_MATCH, "longest match, in tokens")

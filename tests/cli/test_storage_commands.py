@@ -11,6 +11,8 @@ import pytest
 
 import suffolk
 from suffolk.cli.main import main
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.store.live_store.snapshot import snapshot
 from tests.support.stores import append_documents, make_store
 
 
@@ -85,10 +87,20 @@ def test_mistakes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         (("serve", "s3://bucket/code"), "name a folder for it with --cache"),
         (("build", "--output", store, "--keep", "2", "a.txt"), "--keep has no effect"),
         (("build", "--output", "s3://b/c", "--append", "--plan", "a.txt"), "is not on disk; pull it"),
+        (
+            ("build", "--output", "grpc://h:1/c", "a.txt"),
+            "output is 'grpc://h:1/c', a URL; name a place on this machine",
+        ),
+        (("snapshot", store, "s3://b/c"), "OUT is 's3://b/c', a URL; name a place on this machine"),
+        (("split", store, "s3://b/c", "--shards", "2"), "OUT is 's3://b/c', a URL"),
     ):
         code, text, errors = run(capsys, *words)
         assert (code, text) == (2, "")
         assert message in errors
+    with pytest.raises(InvalidArgument, match="path is 'grpc://h:1/c', a URL"):
+        suffolk.create("grpc://h:1/c", vocab_size=9)
+    with pytest.raises(InvalidArgument, match="output is 's3://b/c', a URL"):
+        snapshot(store, "s3://b/c")
 
 
 def test_a_push_of_a_live_datastore_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

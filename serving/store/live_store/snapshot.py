@@ -14,7 +14,7 @@ from typing import BinaryIO
 from suffolk.build_index.workspace import appearing_folder, check_new_folder
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable, damaged
-from suffolk.datastore.files import fsync_directory
+from suffolk.datastore.files import fsync_directory, require_place_here
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
@@ -69,6 +69,7 @@ def snapshot(store: str | Path, output: str | Path, link: bool = False, wait: fl
         Unavailable: another process publishes for longer than ``wait``.
         ResourceExhausted, PermissionDenied: the disk is full, or ``output`` cannot be written.
     """
+    require_place_here(output, "output")
     source, target, began = Path(store), Path(output), time.monotonic()
     check_new_folder(target, source)
     if not (source / LIVE_NAME / IDENTITY_NAME).is_file():

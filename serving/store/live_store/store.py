@@ -16,6 +16,7 @@ from suffolk.datastore.arguments import check_flag
 from suffolk.datastore.context_query import Groups
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
+from suffolk.datastore.files import require_place_here
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.periodic_thread import PeriodicThread
@@ -72,6 +73,7 @@ def create_live_store(
         InvalidArgument: the folder exists, or a value is out of its bounds.
         NotFound, Corruption: the tokenizer cannot be read.
     """
+    require_place_here(path, "path")
     create_identity(Path(path), tokenizer, vocab_size, order_depth)
     return LiveStore(Path(path), settings)
 

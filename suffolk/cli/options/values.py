@@ -67,6 +67,8 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
             raise InvalidArgument(f"{label}: it is empty; give {setting.metavar}: {what}")
         if not isinstance(value, str):
             raise _wrong(setting, value, label)
+        if setting.kind is Path and "://" in value:
+            raise InvalidArgument(f"{label} is {value!r}, a URL; name a place on this machine")
         is_path = setting.kind is Path or setting.metavar in _PATHS
         value = setting.kind(at_home(value) if is_path else value)
     elif type(value) is not setting.kind:

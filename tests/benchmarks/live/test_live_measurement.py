@@ -34,6 +34,14 @@ def test_live_reports_insertion_memory_and_drafts(folder: Path, tmp_path: Path) 
     assert "500 groups of one token" in shown
 
 
+def test_few_documents_fill_fewer_segments(folder: Path, tmp_path: Path) -> None:
+    few = tuple("400" if word == "3000" else word for word in SMALL)
+    bench("live", folder / "store", *few, *result_files(path := tmp_path / "live.json"))
+    counts = [each["segments"] for each in read_report(path)["results"]["segments"].values()]
+    assert counts[0] == 1
+    assert 1 < counts[-1] < 16
+
+
 def test_numbers_must_be_positive(folder: Path, tmp_path: Path) -> None:
     done = suffolk("bench", "live", folder / "store", "--rate", "0", "--json", tmp_path / "x.json")
     assert done.returncode == 2

@@ -117,6 +117,9 @@ def test_open_makes_a_copy(store: Path, tmp_path: Path, place: str) -> None:
         suffolk.open("grpc://127.0.0.1:1/chat", residency="warm", append=True)
     with pytest.raises(InvalidArgument, match="append holds settings, and the service has its own"):
         suffolk.open("grpc://127.0.0.1:1/chat", append=suffolk.LiveSettings())
+    with pytest.raises(InvalidArgument, match="append is 1; give True, or LiveSettings"):
+        suffolk.open(store, append=1)
+    assert not (store / "live").exists()
     with pytest.raises(InvalidArgument, match="only a datastore in storage has one"):
         suffolk.open(store, cache=tmp_path)
     with pytest.raises(NotFound, match="holds no datastore"):
