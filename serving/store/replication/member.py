@@ -284,8 +284,7 @@ class Member:
         return self._clock() - self._heard > SILENT_SECONDS
 
     def _take_lead(self, in_sync: Sequence[str] | None = None) -> None:
-        """Try to become the leader. ``in_sync``: the copies to keep in sync; None: all, or
-        all except the former leader if these are enough."""
+        """Try to become the leader. ``in_sync``: the copies to keep; None: all, or all except the former leader if they suffice."""
         value = self.entry.value
         if in_sync is None:
             rest = [each for each in value.in_sync if each != value.leader or each == self.id]
