@@ -28,9 +28,8 @@ class CompletionAnswer(ChoicesAnswer[CompletionBody]):
         super().__init__(model, body, runs, tokens)
         self._drops = drops_answer(body)
         self._skips_special = body.skip_special_tokens is not False
-        self._offsets = defaultdict[int, _Offsets](
-            lambda: _Offsets(tokens.stream(self._skips_special))
-        )  # index of a run -> its offsets
+        # index of a run -> its offsets
+        self._offsets = defaultdict[int, _Offsets](lambda: _Offsets(tokens.stream(self._skips_special)))
         self._prompts: dict[bytes, str] = {}  # texts by ids: the choices of a prompt share it
 
     def choice(self, run: TextRun) -> dict[str, Any]:
