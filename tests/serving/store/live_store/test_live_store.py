@@ -91,6 +91,19 @@ def test_replace_swaps_the_content_of_a_group(open_store: OpenStore) -> None:
         store.append([1], replace=True)
 
 
+@pytest.mark.parametrize("count", [1, 3, 65])
+def test_ids_select_exactly_their_documents(open_store: OpenStore, count: int) -> None:
+    names = ["a", "ab", 'a"', 'a","metadata":{"k":1', "é\n", "\\", *map(str, range(60))]
+    store = open_store()
+    store.append_batch([document(1, 2, source=name, k="1") for name in names] + [document(1, 3)])
+    for start in range(0, len(names), 7):
+        ids = (names[start:] + names)[:count]
+        report = store.delete([*ids, "b"], dry_run=True)
+        assert (report.documents, report.unknown_ids) == (len(ids), ("b",))
+        assert store.delete([*ids, "b"], ["k=1"], dry_run=True) == report
+        assert store.get(ids[0]).sequence == names.index(ids[0]) + 1
+
+
 def test_delete_takes_ids_conditions_and_groups(open_store: OpenStore) -> None:
     store = open_store()
     store.append_batch([document(1, 2, source="x", license="mit"), document(1, 3, source="y", license="gpl")])
