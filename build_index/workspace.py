@@ -261,15 +261,15 @@ def appearing_folder(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
-    """Turn the error of a write to ``path`` into Suffolk's. ``option``: the option by which the user can choose another path."""
+def disk_errors(path: Path, choice: str = "folder") -> Iterator[None]:
+    """Turn the error of a write to ``path`` into Suffolk's. ``choice``: what the user can choose another one of."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceExhausted(f"{path}: the disk is full; free some space and run the command again") from error
         kind = PermissionDenied if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else InvalidArgument
-        raise kind(f"{path}: cannot be written ({error.strerror or error}); choose another {option}") from error
+        raise kind(f"{path}: cannot be written ({error.strerror or error}); choose another {choice}") from error
 
 
 def _make(store: Path) -> Path | None:

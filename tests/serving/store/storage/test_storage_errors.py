@@ -261,7 +261,7 @@ def on_disk(options: str, disk: Path, *words: str) -> subprocess.CompletedProces
     ("options", "message"),
     [
         ("size=65m", "the pull needs 3.0 MB of disk, and 1.0 MB may be used; free space, or choose another folder"),
-        ("ro", "cannot be written"),
+        ("ro", "cannot be written (Read-only file system); choose another folder"),
     ],
 )
 def test_a_disk_that_is_full_or_read_only(store: Path, tmp_path: Path, place: str, options: str, message: str) -> None:
