@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from suffolk.cli.main import main
+from suffolk.serving.decoding.engine.model import target_loader
 from tests.support.generate_command import PROMPT, generate, refused, store_of
 from tests.support.stores import make_store
 
@@ -106,6 +107,17 @@ def test_bad_input_is_one_line_and_exit_code_2(
     ]
     for words, message in cases:
         assert message in refused(capsys, *words)
+
+
+def test_a_model_without_its_tokenizer_is_refused_before_its_weights_are_read(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).symlink_to(Path(model) / name)
+    monkeypatch.setattr(target_loader, "AutoModelForCausalLM", None)  # so reading the weights is another error
+    error = refused(capsys, "--model", str(tmp_path), "x")
+    assert "transformers cannot load its tokenizer" in error
+    assert "add tokenizer.json" in error
 
 
 def test_settings_of_a_local_model_in_a_file_are_refused_with_a_worker(

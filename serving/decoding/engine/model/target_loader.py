@@ -59,8 +59,8 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
         require_memory(name, *needed, available_memory(place), place)
     # if peft is installed, transformers searches for an adapter; only these options keep this search to local files
     options = {**source, "adapter_kwargs": dict(source)}
-    model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto", **options).to(place)
-    return model, _from_pretrained(AutoTokenizer, name, **source)
+    tokenizer = _from_pretrained(AutoTokenizer, name, **source)  # before the weights, which take long
+    return _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto", **options).to(place), tokenizer
 
 
 def read_context_length(name: str) -> int | None:
@@ -166,6 +166,11 @@ def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
     except SafetensorError as error:
         raise Corruption(f"model {name}: its weights are damaged ({message_line(error)}); fetch them again") from error
     except (ValueError, KeyError, ImportError) as error:  # ImportError: a package that the weights need
+        if loader is AutoTokenizer:
+            raise NotFound(
+                f"model {name}: transformers cannot load its tokenizer ({message_line(error)}); add tokenizer.json to the model's "
+                "folder, or check that its tokenizer is whole"
+            ) from error
         raise Unsupported(
             f"model {name}: transformers cannot load it as a causal LM ({message_line(error)})"
         ) from error
