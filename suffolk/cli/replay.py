@@ -144,7 +144,9 @@ def run(options: Options) -> int:
     with (
         kept_calibration(options.calibration) as calibration,
         checked_stores(
-            options.datastore, options.deadline_ms, partial(_require_fit, limits=limits, recordings=recordings)
+            options.datastore,
+            options.deadline_ms,
+            partial(_require_fit, limits=limits, recordings=recordings, model=options.tokenizer or options.model),
         ) as stores,
     ):
         target = _target(options, recordings)
@@ -225,14 +227,19 @@ def _recordings(options: Options) -> list[Recording]:
     return kept
 
 
-def _require_fit(store: Retriever, name: str, *, limits: Limits, recordings: Sequence[Recording]) -> None:
-    """Raises the errors of ``require_match``, and InvalidArgument if a text has an id outside the datastore's vocabulary."""
+def _require_fit(
+    store: Retriever, name: str, *, limits: Limits, recordings: Sequence[Recording], model: str | None
+) -> None:
+    """Raises the errors of ``require_match``, and InvalidArgument if a text has an id outside the datastore's vocabulary.
+
+    ``model``: the model folder or hub name that the user gave. The name of the model in a log may be no such name.
+    """
     first = recordings[0]
     facts = store.info()
     if first.tokenizer is None:
         limits.require_within(int(facts["order_depth"]))
     else:
-        require_match(store, name, limits, first.model, first.tokenizer)
+        require_match(store, name, limits, model or first.model, first.tokenizer)
     known = int(facts["vocab_size"])
     highest = max(int(max(each.prompt.max(), each.generated.max())) for each in recordings)
     if highest >= known:

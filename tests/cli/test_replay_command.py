@@ -197,6 +197,18 @@ def test_bad_input_is_one_line(
     assert "holds something other than recordings" in capsys.readouterr().err
 
 
+def test_a_log_with_the_datastore_of_another_tokenizer_names_the_tokenizer_to_build_with(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_store(tmp_path / "other", [[[1, 2, 3] * 9]], vocab_size=257, tokenizer="ab" * 32).close()
+    log = tmp_path / "log.jsonl"
+    log.write_text(
+        '{"request": {"model": "gpt", "prompt": "1 + 1 ="}, "response": {"choices": [{"index": 0, "text": " 2"}]}}\n'
+    )
+    assert replay(log, "--tokenizer", model, "--datastore", tmp_path / "other") == 2
+    assert f"; build one for this model: suffolk build --tokenizer {model} --output" in capsys.readouterr().err
+
+
 def test_an_interrupt_ends_with_130(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
