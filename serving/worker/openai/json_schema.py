@@ -185,8 +185,19 @@ def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
     if "discriminator" in converted and "oneOf" in converted and "anyOf" not in converted:
         converted["anyOf"] = converted.pop("oneOf")
         del converted["discriminator"]
-    is_open = path in merged or any(name in schema for name in _OPEN)
+    is_open = path in merged or any(name in schema and not _names_none(schema, schema[name]) for name in _OPEN)
     return converted if is_open or "properties" not in schema else _closed(converted)
+
+
+def _names_none(schema: Mapping[str, Any], branches: Any) -> bool:
+    """Whether ``branches`` of ``schema`` only require some of its properties, as in Home Assistant's tools."""
+    names = schema.get("properties")
+    if not isinstance(branches, list) or not isinstance(names, Mapping):
+        return False
+    required = [each.get("required") for each in branches if isinstance(each, Mapping) and each.keys() == {"required"}]
+    return len(required) == len(branches) and all(
+        isinstance(each, list) and all(isinstance(name, str) and name in names for name in each) for each in required
+    )
 
 
 def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -203,6 +203,19 @@ def test_numbers_may_have_the_limits_of_integers_unless_strict(target: Target) -
     assert not accepts(target, {"type": "integer", "maximum": (1 << 63) - 1}, "99999999999999999999", strict=False)
 
 
+@pytest.mark.parametrize("union", ["anyOf", "allOf"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_branches_that_only_require_properties_name_none(target: Target, strict: bool, union: str) -> None:
+    """Regression: models invented further arguments. Home Assistant's tool for a timer requires one of its units like this."""
+    schema = {"type": "object", "properties": dict.fromkeys("abc", {"type": "integer"})}
+    timer = schema | {union: [{"required": ["a"]}, {"required": ["a", "b"]}]}
+    texts = ['{"a": 1}', '{"a": 1, "b": 1}', '{"b": 1, "c": 1}', '{"a": 1, "b": 1, "d": 1}']
+    kept = [accepts(target, timer, text, strict) for text in texts]
+    assert kept == [union == "anyOf", True, False, False]
+    other = schema | {union: [{"required": ["d"]}, {"required": ["d", "a"]}]}
+    assert accepts(target, other, '{"a": 1, "d": 1}', strict)
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_object_has_what_it_requires_without_a_name(target: Target, strict: bool) -> None:
     """Regression: the schema was refused, as no property beside the named ones was allowed."""
