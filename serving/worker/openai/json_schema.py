@@ -17,6 +17,8 @@ from suffolk.serving.net.http_body import shown
 
 _OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
 """Keywords of an object that say what further properties it may have."""
+_IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "additionalProperties")
+"""Keywords beside which ``unevaluatedProperties`` differs from ``additionalProperties``."""
 _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _NULLS = ("const", "default")
@@ -78,7 +80,10 @@ def _enforced(schema: Any, strict: bool) -> Any:
     if schema.get("not") in _ANYTHING:
         return False  # Zod's undefined and never
     kept: dict[str, Any] = {}
+    is_plain = not any(name in schema for name in _IN_PLACE)
     for name, value in schema.items():
+        if name == "unevaluatedProperties" and is_plain:
+            name = "additionalProperties"
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
         if (name == "properties" and value is None) or (name in _NAMED and value == []):
             kept[name] = {}  # of functions without parameters; PHP writes {} as []

@@ -203,6 +203,16 @@ def test_numbers_may_have_the_limits_of_integers_unless_strict(target: Target) -
     assert not accepts(target, {"type": "integer", "maximum": (1 << 63) - 1}, "99999999999999999999", strict=False)
 
 
+@pytest.mark.parametrize("value", [False, {"not": {}}])
+@pytest.mark.parametrize("strict", [False, True])
+def test_unevaluated_properties_are_additional_ones(target: Target, strict: bool, value: Any) -> None:
+    """Regression: the keyword, with which TypeSpec seals objects, let an object have further properties."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "unevaluatedProperties": value}
+    assert accepts(target, schema, '{"a": 1}', strict)
+    assert not accepts(target, schema, '{"a": 1, "b": 2}', strict)
+    assert accepts(target, schema | {"unevaluatedProperties": {"type": "null"}}, '{"a": 1, "b": null}', strict)
+
+
 @pytest.mark.parametrize("union", ["anyOf", "allOf"])
 @pytest.mark.parametrize("strict", [False, True])
 def test_branches_that_only_require_properties_name_none(target: Target, strict: bool, union: str) -> None:
