@@ -203,6 +203,40 @@ def test_numbers_may_have_the_limits_of_integers_unless_strict(target: Target) -
     assert not accepts(target, {"type": "integer", "maximum": (1 << 63) - 1}, "99999999999999999999", strict=False)
 
 
+E_MAIL, PHONE = ({"properties": {name: {"type": "string"}}, "required": [name]} for name in ("mail", "phone"))
+DEFINITIONS = {"Mail": {"type": "object", **E_MAIL}, "Either": {"anyOf": [{"$ref": "#/$defs/Mail"}, PHONE]}}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"anyOf": [E_MAIL, PHONE]},
+        {"anyOf": [{"$ref": "#/$defs/Mail"}, PHONE]},
+        {"allOf": [{"$ref": "#/$defs/Either"}]},
+        {"allOf": [{}, {"anyOf": [E_MAIL, PHONE]}]},
+        {"$ref": "#/$defs/Either"},
+    ],
+)
+def test_properties_beside_a_union_are_those_of_each_branch(
+    target: Target, strict: bool, parts: dict[str, Any]
+) -> None:
+    """Regression: a required property beside the union was refused, and another one could not be used."""
+    properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["id"], **parts, "$defs": DEFINITIONS}
+    texts = ['{"id": 1, "mail": "a"}', '{"id": 1, "name": "a", "phone": "b"}', '{"id": 1, "mail": 2}', '{"id": 1}']
+    assert [accepts(target, schema, text, strict) for text in texts] == [True, True, False, False]
+    for text in ('{"id": 1, "mail": "a", "other": 1}', '{"id": 1, "mail": 2, "phone": "a"}'):
+        assert not accepts(target, schema, text, strict)
+
+
+def test_a_branch_that_names_all_properties_has_no_others(target: Target) -> None:
+    branches = [{"properties": {"a": {"const": number}, name: {}}} for number, name in enumerate("bc")]
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "anyOf": branches}
+    assert accepts(target, schema, '{"a": 1, "c": 2}')
+    assert not accepts(target, schema, '{"a": 1, "b": 2}')
+
+
 @pytest.mark.parametrize("value", [False, {"not": {}}])
 @pytest.mark.parametrize("strict", [False, True])
 def test_unevaluated_properties_are_additional_ones(target: Target, strict: bool, value: Any) -> None:
