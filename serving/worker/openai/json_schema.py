@@ -140,7 +140,7 @@ def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     values = schema.get("enum")
     enum = {"enum": [*values, None]} if isinstance(values, list) and None not in values else {}
-    return {**schema, "type": list(dict.fromkeys([*types, "null"])), **enum}
+    return {**schema, "type": types if "null" in types else [*types, "null"], **enum}
 
 
 def _joined_unions(schema: Any, root: Any) -> Any:

@@ -237,6 +237,12 @@ def test_a_branch_that_names_all_properties_has_no_others(target: Target) -> Non
     assert not accepts(target, schema, '{"a": 1, "b": 2}')
 
 
+def test_a_type_that_is_no_name_is_refused(target: Target) -> None:
+    """Regression: it was an internal error beside ``nullable``."""
+    with pytest.raises(InvalidArgument, match="is refused"):
+        accepts(target, {"type": "array", "items": {"type": [{}], "nullable": True}}, "[]")
+
+
 @pytest.mark.parametrize("value", [False, {"not": {}}])
 @pytest.mark.parametrize("strict", [False, True])
 def test_unevaluated_properties_are_additional_ones(target: Target, strict: bool, value: Any) -> None:
