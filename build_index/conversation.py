@@ -98,11 +98,11 @@ def _text(content: object, place: str) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return _whole(content)
+        return whole(content)
     if not isinstance(content, list) or not all(isinstance(part, dict | str) for part in content):
         raise InvalidArgument(f"{place} has content of type {type(content).__name__}; it must be a text or text parts")
     texts = (part if isinstance(part, str) else part.get("text") for part in content if not _is_reasoning(part))
-    return "\n".join(_whole(text) for text in texts if isinstance(text, str))
+    return "\n".join(whole(text) for text in texts if isinstance(text, str))
 
 
 def _is_reasoning(part: dict[str, Any] | str) -> bool:
@@ -137,6 +137,6 @@ def parsed(value: Any) -> Any:
         return value
 
 
-def _whole(text: str) -> str:
+def whole(text: str) -> str:
     """``text`` with U+FFFD for lone surrogates, which JSON allows and tokenizers refuse."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

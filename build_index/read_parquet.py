@@ -24,6 +24,8 @@ from suffolk.datastore.remote_files import open_url
 
 IDS_COLUMN = "input_ids"
 BATCH_ROWS = 256
+BATCH_BYTES = 32 << 20
+"""About the most bytes of the rows that are read at a time. pyarrow cannot read lists that hold 2 GiB of text at a time."""
 KIND_NAMES = {"parquet": "Parquet", "arrow": "Arrow"}
 TEXT_TYPES = ("string", "large_string", "string_view")
 
@@ -79,7 +81,10 @@ def _batches(table: Any, columns: list[str], size: int) -> Iterator[tuple[Any, i
         yield from table.batches(columns, size)
         return
     row, total = 0, max(1, table.metadata.num_rows)
-    for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=columns):
+    groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
+    longest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
+    rows = min(BATCH_ROWS, max(1, BATCH_BYTES // max(1, longest)))
+    for batch in table.iter_batches(batch_size=rows, columns=columns):
         row += batch.num_rows
         yield batch, size * row // total
 

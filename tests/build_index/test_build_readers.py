@@ -17,6 +17,7 @@ from pyarrow import parquet
 
 from suffolk.build_index.block import BLOCK_BYTES
 from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.read_parquet import BATCH_BYTES, _batches
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from tests.support.build_blocks import blocks, options
 
@@ -123,6 +124,17 @@ def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     assert [source for run in runs for source, _ in run.origins] == [
         f"{tmp_path}/b.parquet:{row}" for row in range(1, 41)
     ]
+
+
+def test_few_long_conversations_are_read_at_a_time(tmp_path: Path) -> None:
+    """Regression: pyarrow refused to read 256 conversations of 9 MB, because their texts do not fit one array."""
+    texts = [f"{number} " * (1 << 18) for number in range(100, 160)]
+    column = [[{"role": "user", "content": text}] for text in texts]
+    parquet.write_table(pyarrow.table({"messages": column}), tmp_path / "a.parquet")
+    with parquet.ParquetFile(tmp_path / "a.parquet") as table:
+        batches = [batch for batch, _ in _batches(table, ["messages"], 1)]
+    assert max(batch.nbytes for batch in batches) <= BATCH_BYTES + (1 << 20)
+    assert sum(batch.num_rows for batch in batches) == len(texts)
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:

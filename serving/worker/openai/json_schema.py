@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
@@ -15,8 +16,12 @@ from suffolk.serving.decoding.engine.sampling.grammar import RefusedGrammar
 from suffolk.serving.decoding.engine.sampling.grammar_compiler import JSON_OPTIONS
 from suffolk.serving.net.http_body import shown
 
-_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
+_PARTS_IN_PLACE = ("allOf", "anyOf", "oneOf")
+"""Keywords whose schemas are for the same value as the schema that has them."""
+_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "if")
 """Keywords of an object that say what further properties it may have."""
+_IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "additionalProperties")
+"""Keywords beside which ``unevaluatedProperties`` differs from ``additionalProperties``."""
 _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _NULLS = ("const", "default")
@@ -60,7 +65,7 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
         if not isinstance(own, dict):
             raise InvalidArgument(f"x-guidance of a schema is {shown(own)}; it must be an object of options")
         given = _joined_unions(given, given)
-        converted = _converted(given, frozenset(_merged(given)))
+        converted = _converted(given, _Whole(given, frozenset(_merged(given, given, set()))))
         return json.dumps({**converted, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
         raise RefusedGrammar(field, ": a schema is nested too deeply; simplify it") from None
@@ -78,7 +83,10 @@ def _enforced(schema: Any, strict: bool) -> Any:
     if schema.get("not") in _ANYTHING:
         return False  # Zod's undefined and never
     kept: dict[str, Any] = {}
+    is_plain = not any(name in schema for name in _IN_PLACE)
     for name, value in schema.items():
+        if name == "unevaluatedProperties" and is_plain:
+            name = "additionalProperties"
         is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
         if (name == "properties" and value is None) or (name in _NAMED and value == []):
             kept[name] = {}  # of functions without parameters; PHP writes {} as []
@@ -132,7 +140,7 @@ def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     values = schema.get("enum")
     enum = {"enum": [*values, None]} if isinstance(values, list) and None not in values else {}
-    return {**schema, "type": list(dict.fromkeys([*types, "null"])), **enum}
+    return {**schema, "type": types if "null" in types else [*types, "null"], **enum}
 
 
 def _joined_unions(schema: Any, root: Any) -> Any:
@@ -172,30 +180,85 @@ def _constants(schema: Any) -> set[str]:
     return {json.dumps(constant)} if isinstance(constant, int) else set()
 
 
-def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
-    """A copy in which objects are closed. In a union with a discriminator, as pydantic makes unions, at most one branch fits, so
-    ``oneOf`` becomes ``anyOf``.
+@dataclass
+class _Whole:
+    """A whole schema while it is converted.
 
-    ``merged``: paths of the schemas that are merged with others, and stay open.
+    Attributes:
+        root: the schema.
+        merged: paths of the schemas that are merged with others, and stay open.
+        names: reference -> ``_property_names`` of its schema.
+        unnamed: number of properties that may still be added to objects, because parts name them. At 0, objects with parts stay
+            open.
     """
+
+    root: Any
+    merged: Collection[str]
+    names: dict[str, dict[str, set[str]] | None] = field(default_factory=dict)
+    unnamed: int = 10_000
+
+
+def _converted(schema: Any, whole: _Whole, path: str = "#") -> Any:
+    """A copy in which objects are closed. In a union with a discriminator, as pydantic makes unions, at most one branch fits, so
+    ``oneOf`` becomes ``anyOf``."""
     if not isinstance(schema, Mapping):
         return schema
     _check_patterns(schema)
-    converted = {name: _converted_value(name, value, merged, path) for name, value in schema.items()}
+    converted = {name: _converted_value(name, value, whole, path) for name, value in schema.items()}
     if "discriminator" in converted and "oneOf" in converted and "anyOf" not in converted:
         converted["anyOf"] = converted.pop("oneOf")
         del converted["discriminator"]
-    is_open = path in merged or any(name in schema for name in _OPEN)
-    return converted if is_open or "properties" not in schema else _closed(converted)
+    own = converted.get("properties")
+    is_cheap = whole.unnamed or not any(name in schema for name in (*_PARTS_IN_PLACE, "$ref"))
+    if path in whole.merged or not isinstance(own, Mapping) or not is_cheap:
+        return converted
+    names = _property_names(schema, whole)
+    if names is None:
+        return converted
+    if (more := len(names.keys() - own.keys())) > whole.unnamed:
+        whole.unnamed = 0
+        return converted
+    whole.unnamed -= more
+    typed = {name: {"type": sorted(types)} if types else {} for name, types in names.items()}
+    return {**converted, "properties": {**typed, **own}, "additionalProperties": False}
 
 
-def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an object that allows only the properties that it names. A required property that it does not name may have any
-    value."""
-    names, required = schema["properties"], schema.get("required")
-    if isinstance(names, Mapping) and isinstance(required, list):
-        names = {**names, **{each: {} for each in required if isinstance(each, str) and each not in names}}
-    return {**schema, "properties": names, "additionalProperties": False}
+def _property_names(schema: Any, whole: _Whole) -> dict[str, set[str]] | None:
+    """The properties that an object names or requires, also in its parts, with the types that they may have; no types for any
+    value. None if it may have any other properties."""
+    if not isinstance(schema, Mapping):
+        return {}
+    if any(name in schema for name in _OPEN):
+        return None
+    parts = [part for name in _PARTS_IN_PLACE for part in _list(schema.get(name))]
+    found = [_own_names(schema), *(_property_names(part, whole) for part in parts)]
+    if isinstance(reference := schema.get("$ref"), str):
+        if reference not in whole.names:
+            whole.names[reference] = {}  # for a reference in a circle
+            target = _target(schema, whole.root)
+            is_definition = target is not schema and isinstance(target, Mapping)
+            whole.names[reference] = _property_names(target, whole) if is_definition else None
+        found.append(whole.names[reference])
+    names: dict[str, set[str]] = {}
+    for each in found:
+        if each is None:
+            return None
+        for name, types in each.items():
+            known = names.get(name, types)
+            names[name] = known | types if known and types else set()
+    return names
+
+
+def _own_names(schema: Mapping[str, Any]) -> dict[str, set[str]]:
+    """``_property_names`` without those of the parts."""
+    named = schema.get("properties")
+    names = {name: _types(each) for name, each in named.items()} if isinstance(named, Mapping) else {}
+    required = [name for name in _list(schema.get("required")) if isinstance(name, str) and name not in names]
+    return names | {name: set() for name in required}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _check_pattern_count(schema: Any) -> None:
@@ -246,28 +309,49 @@ def _linear(pattern: str) -> SchemaValidator | None:
     return None
 
 
-def _converted_value(name: str, value: Any, merged: Collection[str], path: str) -> Any:
+def _converted_value(name: str, value: Any, whole: _Whole, path: str) -> Any:
     if name in _DATA:
         return value
     if name in _NAMED and isinstance(value, Mapping):
-        return {key: _converted(each, merged, f"{path}/{name}/{key}") for key, each in value.items()}
+        return {key: _converted(each, whole, f"{path}/{name}/{key}") for key, each in value.items()}
     if isinstance(value, list):
-        return [_converted(each, merged, f"{path}/{name}/{at}") for at, each in enumerate(value)]
-    return _converted(value, merged, f"{path}/{name}")
+        return [_converted(each, whole, f"{path}/{name}/{at}") for at, each in enumerate(value)]
+    return _converted(value, whole, f"{path}/{name}")
 
 
-def _merged(schema: Any, path: str = "#") -> Iterator[str]:
-    """The paths of the schemas in each ``allOf`` that has several, and the paths that these schemas refer to."""
+def _merged(schema: Any, root: Any, known: set[str], path: str = "#", is_part: bool = False) -> Iterator[str]:
+    """The paths of the schemas that are merged with others for the same value: with the other parts in place, or with the
+    properties beside them.
+
+    ``known``: the references that were followed. ``is_part``: whether ``schema`` itself is merged.
+    """
     if isinstance(schema, list):
         for at, each in enumerate(schema):
-            yield from _merged(each, f"{path}/{at}")
-    elif isinstance(schema, Mapping):
-        parts = schema.get("allOf")
-        is_merged = isinstance(parts, list) and (len(parts) > 1 or "properties" in schema)
-        for at, part in enumerate(parts if is_merged and isinstance(parts, list) else ()):
-            yield f"{path}/allOf/{at}"
-            if isinstance(part, Mapping) and isinstance(part.get("$ref"), str):
-                yield part["$ref"]
-        for name, value in schema.items():
-            if name not in _DATA:
-                yield from _merged(value, f"{path}/{name}")
+            yield from _merged(each, root, known, f"{path}/{at}")
+    if not isinstance(schema, Mapping):
+        return
+    groups = [name for name in (*_PARTS_IN_PLACE, "$ref") if name in schema]
+    is_alone = not is_part and len(groups) == 1
+    is_part = is_part or "properties" in schema or len(groups) > 1 or len(_list(schema.get("allOf"))) > 1
+    for name, value in schema.items():
+        if name in _DATA:
+            continue
+        for at, part in enumerate(_list(value) if is_part and name in groups else ()):
+            is_merged = name == "allOf" or not (is_alone and _names_all(part, schema))
+            if is_merged:
+                yield f"{path}/{name}/{at}"
+            yield from _merged(part, root, known, f"{path}/{name}/{at}", is_merged)
+        if not (is_part and name in groups):
+            yield from _merged(value, root, known, f"{path}/{name}")
+    reference = schema.get("$ref")
+    if is_part and isinstance(reference, str) and reference not in known:
+        known.add(reference)
+        yield reference
+        target = _target(schema, root)
+        yield from _merged({} if target is schema else target, root, known, reference, True)
+
+
+def _names_all(part: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether the object ``part`` names all properties of ``schema``. It can then be closed by itself."""
+    named = part.get("properties") if isinstance(part, Mapping) else None
+    return isinstance(named, Mapping) and named.keys() >= _own_names(schema).keys()

@@ -286,7 +286,7 @@ def _read_calls(text: str, names: frozenset[str]) -> list[str | ToolCall]:
     if names.isdisjoint(call.name for call in calls):
         return []
     return [
-        call if call.name in names else json.dumps(each, ensure_ascii=False)
+        call if call.name in names else _escaped(json.dumps(each, ensure_ascii=False))
         for call, each in zip(calls, entries, strict=True)
     ]
 
@@ -302,7 +302,13 @@ def _read_call(value: Any) -> ToolCall:
         arguments = json.loads(arguments, parse_constant=_refuse)
     if not isinstance(arguments, dict):
         raise ValueError("no arguments")
-    return ToolCall(value["name"], json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    return ToolCall(value["name"], _escaped(text))
+
+
+def _escaped(text: str) -> str:
+    """JSON in which halves of surrogate pairs are escaped again, because UTF-8 cannot hold them."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jinja2 import TemplateError
 
+from suffolk.build_index.conversation import whole
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.duty_cycle import DutyCycle
 from suffolk.datastore.errors import Field, InvalidArgument
@@ -141,7 +142,8 @@ def encode_chat(
         )
     except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:  # fields of another type
         raise RejectedChat(f"the chat template of model {target.name} rejects the conversation: {error}") from error
-    return encode_text(target, text, special_tokens, limit)
+    # the JSON of a call's arguments may spell half of a surrogate pair
+    return encode_text(target, whole(text), special_tokens, limit)
 
 
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:

@@ -196,6 +196,15 @@ def rendered(template: str, conversation: list[dict[str, Any]]) -> str:
         return str(ask(server, "POST", "/detokenize", {"tokens": reply["tokens"]})[2]["prompt"])
 
 
+def test_half_of_a_surrogate_pair_in_arguments_is_replaced() -> None:
+    """Regression: it was an internal error. Models cut emoji in two, and agents send the call back in every request."""
+    template = (
+        "{% for m in messages %}{{ m.tool_calls[0].function.arguments.a if m.tool_calls else m.content }}{% endfor %}"
+    )
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": r'{"a": "\ud83d"}'}}
+    assert rendered(template, [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]) == "a\ufffd"
+
+
 def test_calls_of_tools_and_their_results_stay_apart() -> None:
     calls = {"role": "assistant", "content": "", "tool_calls": [{"id": "a"}]}
     results = [{"role": "tool", "content": text, "tool_call_id": "a"} for text in "xy"]

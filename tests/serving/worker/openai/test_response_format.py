@@ -203,6 +203,69 @@ def test_numbers_may_have_the_limits_of_integers_unless_strict(target: Target) -
     assert not accepts(target, {"type": "integer", "maximum": (1 << 63) - 1}, "99999999999999999999", strict=False)
 
 
+E_MAIL, PHONE = ({"properties": {name: {"type": "string"}}, "required": [name]} for name in ("mail", "phone"))
+DEFINITIONS = {"Mail": {"type": "object", **E_MAIL}, "Either": {"anyOf": [{"$ref": "#/$defs/Mail"}, PHONE]}}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"anyOf": [E_MAIL, PHONE]},
+        {"anyOf": [{"$ref": "#/$defs/Mail"}, PHONE]},
+        {"allOf": [{"$ref": "#/$defs/Either"}]},
+        {"allOf": [{}, {"anyOf": [E_MAIL, PHONE]}]},
+        {"$ref": "#/$defs/Either"},
+    ],
+)
+def test_properties_beside_a_union_are_those_of_each_branch(
+    target: Target, strict: bool, parts: dict[str, Any]
+) -> None:
+    """Regression: a required property beside the union was refused, and another one could not be used."""
+    properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["id"], **parts, "$defs": DEFINITIONS}
+    texts = ['{"id": 1, "mail": "a"}', '{"id": 1, "name": "a", "phone": "b"}', '{"id": 1, "mail": 2}', '{"id": 1}']
+    assert [accepts(target, schema, text, strict) for text in texts] == [True, True, False, False]
+    for text in ('{"id": 1, "mail": "a", "other": 1}', '{"id": 1, "mail": 2, "phone": "a"}'):
+        assert not accepts(target, schema, text, strict)
+
+
+def test_a_branch_that_names_all_properties_has_no_others(target: Target) -> None:
+    branches = [{"properties": {"a": {"const": number}, name: {}}} for number, name in enumerate("bc")]
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "anyOf": branches}
+    assert accepts(target, schema, '{"a": 1, "c": 2}')
+    assert not accepts(target, schema, '{"a": 1, "b": 2}')
+
+
+def test_a_type_that_is_no_name_is_refused(target: Target) -> None:
+    """Regression: it was an internal error beside ``nullable``."""
+    with pytest.raises(InvalidArgument, match="is refused"):
+        accepts(target, {"type": "array", "items": {"type": [{}], "nullable": True}}, "[]")
+
+
+@pytest.mark.parametrize("value", [False, {"not": {}}])
+@pytest.mark.parametrize("strict", [False, True])
+def test_unevaluated_properties_are_additional_ones(target: Target, strict: bool, value: Any) -> None:
+    """Regression: the keyword, with which TypeSpec seals objects, let an object have further properties."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "unevaluatedProperties": value}
+    assert accepts(target, schema, '{"a": 1}', strict)
+    assert not accepts(target, schema, '{"a": 1, "b": 2}', strict)
+    assert accepts(target, schema | {"unevaluatedProperties": {"type": "null"}}, '{"a": 1, "b": null}', strict)
+
+
+@pytest.mark.parametrize("union", ["anyOf", "allOf"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_branches_that_only_require_properties_name_none(target: Target, strict: bool, union: str) -> None:
+    """Regression: models invented further arguments. Home Assistant's tool for a timer requires one of its units like this."""
+    schema = {"type": "object", "properties": dict.fromkeys("abc", {"type": "integer"})}
+    timer = schema | {union: [{"required": ["a"]}, {"required": ["a", "b"]}]}
+    texts = ['{"a": 1}', '{"a": 1, "b": 1}', '{"b": 1, "c": 1}', '{"a": 1, "b": 1, "d": 1}']
+    kept = [accepts(target, timer, text, strict) for text in texts]
+    assert kept == [union == "anyOf", True, False, False]
+    other = schema | {union: [{"required": ["d"]}, {"required": ["d", "a"]}]}
+    assert accepts(target, other, '{"a": 1, "d": 1}', strict)
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_object_has_what_it_requires_without_a_name(target: Target, strict: bool) -> None:
     """Regression: the schema was refused, as no property beside the named ones was allowed."""

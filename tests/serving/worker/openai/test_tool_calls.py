@@ -118,6 +118,15 @@ def test_no_mark_of_a_call_that_is_cut_off_is_content(
         assert parse(form, parts, is_cut=True) == (content, calls)
 
 
+def test_half_of_a_surrogate_pair_stays_escaped() -> None:
+    """Regression: the answer could not be sent, because UTF-8 has no halves. Whole pairs become their character."""
+    half, pair = (ToolCall("f", f'{{"a": "{text}"}}') for text in (r"\ud83d", "\U0001f600"))
+    texts = [rf'{{"name": "f", "arguments": {{"a": "\ud83d{more}"}}}}' for more in ("", r"\ude00")]
+    other = r'{"name": "g", "arguments": {"a": "\ud83d"}}'
+    assert [parse("hermes", [text]) for text in texts] == [("", [half]), ("", [pair])]
+    assert parse("json", [f"[{texts[0]}, {other}]"]) == (other, [half])
+
+
 def test_required_calls_are_read_in_pieces() -> None:
     for text in (f"<tool_call>\n{F_TEXT}\n</tool_call>\n<tool_call>{G_TEXT}</tool_call>", f"[{F_TEXT}, {G_TEXT}]"):
         for size in range(len(text) + 1):
