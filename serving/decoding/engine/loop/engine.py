@@ -22,6 +22,7 @@ from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.thread_waits import release_team
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
@@ -102,6 +103,8 @@ class Engine:
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
         self._ended = threading.Event()
+        if target.device.type == "cpu":
+            release_team()  # of this thread: only the engine's thread needs one
         self._thread.start()
         atexit.register(self._close_at_exit)
 

@@ -14,6 +14,7 @@ from transformers.cache_utils import DynamicCache
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache, Shapes
 from suffolk.serving.decoding.engine.model.memory import memory_guard, to_device
 from suffolk.serving.decoding.engine.model.pass_result import PassResult, run_model
+from suffolk.serving.decoding.engine.model.thread_waits import ThreadWaits
 from suffolk.serving.decoding.engine.model.tree_attention import PackedRows, find_places
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 
@@ -34,6 +35,7 @@ class LanguageModel:
             (``same_bits.py``).
         shared: objects for all caches: compiled functions (``pass_function.py``), the kinds of passes that were tried
             (``passes.py``), and the compiler of grammars (``grammar_compiler.py``).
+        waits: how torch's CPU threads wait for each other in its passes.
     """
 
     name: str
@@ -42,6 +44,7 @@ class LanguageModel:
     shapes: Shapes = field(repr=False)
     same_bits: bool = field(default=False, compare=False, kw_only=True)
     shared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    waits: ThreadWaits = field(default_factory=ThreadWaits, repr=False, compare=False, kw_only=True)
 
     @property
     def device(self) -> torch.device:

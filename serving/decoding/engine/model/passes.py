@@ -128,10 +128,13 @@ class Passes:
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
         """Capture the graph that ``forward`` with the same arguments needs. A clock around ``forward`` then excludes the capture.
+        On a CPU, decide how threads wait in the pass.
 
         Raises:
             Unsupported: the kind is ``captured``, and the pass cannot be captured.
         """
+        if self._target.device.type == "cpu":
+            self._target.waits.update()
         self._prepare(lambda special: special.prepare(slots, layouts) if special.fits(layouts, wanted) else None)
 
     def _prepare(self, prepare: Callable[[SpecialPasses], None]) -> None:
