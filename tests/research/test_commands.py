@@ -64,6 +64,7 @@ MISTAKES = {
     "tuning_prompts": ("--output", "file/x"),
     "unrelated_corpus": ("--output", "file/x", "--megabytes", "0.001"),
     "victim_latency": MODEL,
+    "waiting_threads": (*MODEL, "--busy", "-1"),
 }
 
 

@@ -40,7 +40,7 @@ def release_team() -> None:
 
 
 class ThreadWaits:
-    """Lets torch's threads sleep while other programs use the CPUs of this process. Thread-safe.
+    """Lets torch's threads sleep while other programs use the CPUs of this process. ``update`` is thread-safe.
 
     Attributes:
         asleep: whether waiting threads sleep now.
@@ -51,11 +51,11 @@ class ThreadWaits:
         self._used = used or OtherPrograms().used
         self._due = time.monotonic() + INTERVAL
         self._lock = Lock()
-        self._wake: weakref.finalize[[], ThreadWaits] | None = None
+        self._end_team: weakref.finalize[[], ThreadWaits] | None = None
 
     @property
     def asleep(self) -> bool:
-        return self._wake is not None and self._wake.alive
+        return self._end_team is not None and self._end_team.alive
 
     def update(self) -> None:
         """Measure the other programs, and let waiting threads sleep or spin. Call it before a pass; it measures twice a second."""
@@ -65,15 +65,23 @@ class ThreadWaits:
             self._due = time.monotonic() + INTERVAL
             threads = torch.get_num_threads()
             taken = self._used() - max(0, len(os.sched_getaffinity(0)) - threads)
-            if self._wake is not None and taken < FREE:
-                self._wake()
-                self._wake = None
-            elif self._wake is None and taken >= BUSY and threads > 1:
-                ended = Event()
-                Thread(target=_hold_team, args=(ended,), name="second-team", daemon=True).start()
-                self._wake = weakref.finalize(self, ended.set)
+            if self.asleep and taken < FREE:
+                self.spin()
+            elif not self.asleep and taken >= BUSY and threads > 1:
+                self.sleep()
         finally:
             self._lock.release()
+
+    def sleep(self) -> None:
+        """Let waiting threads sleep from now on, by a second team. Not thread-safe."""
+        ended = Event()
+        Thread(target=_hold_team, args=(ended,), name="second-team", daemon=True).start()
+        self._end_team = weakref.finalize(self, ended.set)
+
+    def spin(self) -> None:
+        """Let waiting threads spin again. Not thread-safe."""
+        if self._end_team is not None:
+            self._end_team()
 
 
 class OtherPrograms:
