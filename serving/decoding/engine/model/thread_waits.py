@@ -22,7 +22,7 @@ from threading import Event, Lock, Thread
 
 import torch
 
-BUSY, FREE = 0.3, 0.15
+BUSY, FREE = 0.5, 0.3
 """CPUs that other programs take from torch's threads: from ``BUSY`` on, the threads sleep; below ``FREE``, they spin again."""
 INTERVAL = 0.5
 """Seconds between two measurements."""

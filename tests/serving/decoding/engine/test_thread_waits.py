@@ -58,7 +58,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_threads_sleep_while_other_programs_take_their_cpus(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
-    used = iter([1.2, 1.4, 1.2, 1.1, 1.2, 3.0])
+    used = iter([1.4, 1.6, 1.4, 1.2, 1.4, 3.0])
     waits = ThreadWaits(used.__next__)
     found = []
     for _ in range(6):
