@@ -94,8 +94,10 @@ def ungrouped_tokens(lengths: npt.NDArray[np.uint32], groups: npt.NDArray[np.uin
 
 
 def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
-    """The documents with a sequence below ``end`` that ``query`` selects. If it has a few sources and no
-    conditions, the other origins are neither unpacked nor searched."""
+    """The documents with a sequence below ``end`` that ``query`` selects.
+
+    If it has a few sources and no conditions, the other origins are neither unpacked nor searched.
+    """
     found = Selection()
     few = not query.conditions and len(query.sources) <= _FEW_SOURCES
     wanted = tuple(map(_source_prefix, query.sources)) if few else b""

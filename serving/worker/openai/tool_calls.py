@@ -302,8 +302,7 @@ def _read_call(value: Any) -> ToolCall:
         arguments = json.loads(arguments, parse_constant=_refuse)
     if not isinstance(arguments, dict):
         raise ValueError("no arguments")
-    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-    return ToolCall(value["name"], _escaped(text))
+    return ToolCall(value["name"], _escaped(json.dumps(arguments, ensure_ascii=False, allow_nan=False)))
 
 
 def _escaped(text: str) -> str:
