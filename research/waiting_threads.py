@@ -19,6 +19,7 @@ from research.some_passes import filled_cache
 from suffolk.datastore.checks import check_range
 from suffolk.datastore.files import write_json
 from suffolk.datastore.text_table import format_table
+from suffolk.serving.decoding.engine.costs.cost_model import MAX_ROWS
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.target_loader import DTYPES
@@ -40,6 +41,8 @@ def _run(options: argparse.Namespace) -> int:
     check_timing(torch.get_num_threads(), options.rounds)
     for busy in options.busy:
         check_range("--busy", busy, 0, 1024)
+    for rows in options.rows:
+        check_range("--rows", rows, 1, MAX_ROWS)
     target = Target.load(options.model, options.dtype, "cpu", exact="near-ties")
     cache = filled_cache(target, 1, _CONTEXT + max(options.rows))
     cache.lengths[0] = _CONTEXT
